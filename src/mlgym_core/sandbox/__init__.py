@@ -1,0 +1,1 @@
+"""The sandbox room: backends, the persistent shell, bounded output."""
