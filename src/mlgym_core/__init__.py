@@ -1,1 +1,67 @@
-"""MLGym: real machine-learning tasks for AI research agents, with fast steps and sealed scores."""
+"""MLGym: real machine-learning tasks for AI research agents, with fast steps and sealed scores.
+
+The names below are the library's public surface; each is imported when first used, so that
+``import mlgym_core`` stays cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlgym_core.episode import Action, Episode, StepResult
+    from mlgym_core.errors import MLGymError
+    from mlgym_core.hookspecs import hookimpl
+    from mlgym_core.plugins import list_tasks, load_task
+    from mlgym_core.record import read_result
+    from mlgym_core.runner import RunConfig, grade_folder, open_episode, run
+    from mlgym_core.task import Task
+    from mlgym_core.taskfile import load_task as load_task_folder
+
+_HOMES = {
+    "Action": "episode",
+    "Episode": "episode",
+    "MLGymError": "errors",
+    "RunConfig": "runner",
+    "StepResult": "episode",
+    "Task": "task",
+    "grade_folder": "runner",
+    "hookimpl": "hookspecs",
+    "list_tasks": "plugins",
+    "load_task": "plugins",
+    "load_task_folder": "taskfile",
+    "open_episode": "runner",
+    "read_result": "record",
+    "run": "runner",
+}
+_RENAMED = {"load_task_folder": "load_task"}
+
+__all__ = [
+    "Action",
+    "Episode",
+    "MLGymError",
+    "RunConfig",
+    "StepResult",
+    "Task",
+    "grade_folder",
+    "hookimpl",
+    "list_tasks",
+    "load_task",
+    "load_task_folder",
+    "open_episode",
+    "read_result",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mlgym_core' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"mlgym_core.{home}"), _RENAMED.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return __all__

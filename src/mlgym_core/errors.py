@@ -35,6 +35,10 @@ class InvalidSubmissionError(MLGymError):
     """The submission cannot be accepted; the message is written for the agent."""
 
 
+class MissingSubmissionError(InvalidSubmissionError):
+    """Nothing was handed in at all."""
+
+
 class InfrastructureError(MLGymError):
     """The machine, the engine or the disk failed; neither agent nor task is at fault."""
 

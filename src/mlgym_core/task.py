@@ -61,12 +61,21 @@ class Limits:
 
 @frozen
 class Resources:
-    """What one box gets."""
+    """What one box gets.
+
+    Attributes:
+        cpus: processor cores.
+        memory_mb: mebibytes of memory.
+        pids: processes and threads.
+        gpus: recommended number of GPUs.
+        required: capabilities that a run is refused without (``gpu``, ``memory``, ...); others are only recorded.
+    """
 
     cpus: float = 2.0
     memory_mb: int = 4096
     pids: int = 512
     gpus: int = 0
+    required: tuple[str, ...] = ()
 
 
 @frozen
@@ -207,6 +216,7 @@ class Task:
 
     @property
     def primary(self) -> Metric:
+        """The metric that results are compared by."""
         return self.metrics[0]
 
     def description(self) -> str:

@@ -54,7 +54,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise TaskSpecError(f"{path} must be a mapping of keys to values, not {type(raw).__name__}")
     if raw.get("schema") != SCHEMA:
-        raise TaskSpecError(f"{path}: schema is {raw.get('schema')!r}; this version of mlgym-core reads schema: {SCHEMA}")
+        raise TaskSpecError(
+            f"{path}: schema is {raw.get('schema')!r}; this version of mlgym-core reads schema: {SCHEMA}"
+        )
     return raw
 
 
@@ -158,6 +160,8 @@ def _problem(task: Task) -> str | None:
 def _limits_problem(task: Task) -> str | None:
     for section in (task.limits, task.resources):
         for name, value in attrs.asdict(section).items():
+            if name == "required":
+                continue
             low = 0 if name in ("gpus", "validations") else 1e-9
             if value is not None and not (math.isfinite(value) and value >= low):
                 return f"{type(section).__name__.lower()}.{name}: {value} must be positive"
@@ -169,5 +173,3 @@ def _limits_problem(task: Task) -> str | None:
             if metric not in known:
                 return f"baseline.scores.{size}: unknown metric {metric!r}; metrics: {', '.join(sorted(known))}"
     return None
-
-

@@ -1,0 +1,48 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+GAMES := plugins/mlgym_tasks_gametheory
+PACKAGES := . $(GAMES) $(GAMES)/battle_of_sexes $(GAMES)/prisoners_dilemma $(GAMES)/blotto
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-fast lint types format bench install clean
+
+demo: install  ## set everything up and run a real task
+	$(BIN)/mlgym run battle-of-sexes --model baseline
+
+test: install  ## set everything up and pass the tests
+	$(BIN)/python -m pytest
+
+test-fast: install  ## the tests that take no longer than a moment
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## print the measured speeds
+	$(BIN)/python benchmarks/shell.py
+	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/startup.py
+
+install: $(STAMP)
+
+# One build backend for all packages, installed once, instead of an isolated one for each.
+$(STAMP): $(addsuffix /pyproject.toml,$(PACKAGES)) Makefile
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MLGym needs Python 3.11 or newer; say which: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet 'hatchling>=1.25' editables
+	$(BIN)/python -m pip install --quiet --no-build-isolation $(addprefix -e ,$(wordlist 2,99,$(PACKAGES))) -e '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist

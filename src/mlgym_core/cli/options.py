@@ -1,0 +1,52 @@
+"""Options that several commands share, and the limits they override."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+TaskArgument = Annotated[str, typer.Argument(help="Task id, published id, or distribution:id.", show_default=False)]
+Model = Annotated[str, typer.Option(help="Model: baseline, scripted:<file>, or one of a plugin.")]
+Agent = Annotated[str, typer.Option(help="Agent: default (tool calls) or text (fenced commands).")]
+Backend = Annotated[str, typer.Option(help="Container backend: auto, local, or one of a plugin.")]
+Size = Annotated[str, typer.Option(help="Size of the task's data: full or tiny.")]
+Source = Annotated[str | None, typer.Option(help="Where the task's data comes from.", show_default="the task's")]
+Network = Annotated[str, typer.Option(help="Network of the agent's sandbox: none or full.")]
+Seed = Annotated[int, typer.Option(help="Seed of the run and its data; graders use secrets of their own.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder in which the run's folder is made.", show_default="$MLGYM_RUNS or runs")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+Steps = Annotated[int | None, typer.Option(help="Limit: steps.", show_default="the task's")]
+Cost = Annotated[float | None, typer.Option(help="Limit: US dollars.", show_default="the task's")]
+Tokens = Annotated[int | None, typer.Option(help="Limit: tokens of all model calls.", show_default="the task's")]
+Time = Annotated[float | None, typer.Option("--time", help="Limit: seconds in all.", show_default="the task's")]
+ActionTime = Annotated[
+    float | None, typer.Option("--action-time", help="Limit: seconds for one action.", show_default="the task's")
+]
+ValidateOn = Annotated[str, typer.Option(help="Split that validate scores; test is the published protocol.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the sandbox for debugging and say how to enter it.")]
+NoBuild = Annotated[bool, typer.Option("--no-build", help="Fail if the task's image has not been built yet.")]
+AllowUnsafe = Annotated[
+    bool, typer.Option("--allow-unsafe", help="Let a remote model into a backend that does not isolate.")
+]
+
+
+def limits(
+    steps: int | None = None,
+    cost: float | None = None,
+    tokens: int | None = None,
+    time: float | None = None,
+    action_time: float | None = None,
+) -> dict[str, Any]:
+    """The overrides that were given, by field of :class:`~mlgym_core.task.Limits`."""
+    given = {
+        "steps": steps,
+        "cost_usd": cost,
+        "tokens": tokens,
+        "wall_seconds": time,
+        "action_seconds": action_time,
+    }
+    return {name: value for name, value in given.items() if value is not None}

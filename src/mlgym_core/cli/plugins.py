@@ -1,0 +1,62 @@
+"""``mlgym plugins``: every plugin, imported in a child process of its own with a deadline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+import typer
+
+from mlgym_core.cli import options
+
+_EXAMINE = (
+    "import json, os, sys; out = os.dup(1); os.dup2(2, 1); from mlgym_core.plugins import examine; "
+    "os.write(out, json.dumps(examine(*sys.argv[1:])).encode()); os._exit(0)"
+)
+
+
+def command(
+    as_json: options.Json = False,
+    deadline: Annotated[float, typer.Option(help="Seconds that one plugin may take to import.")] = 10.0,
+) -> None:
+    """List the installed plugins and say which are broken, and why."""
+    from mlgym_core.plugins import installed_plugins
+
+    plugins = list(installed_plugins())
+    with ThreadPoolExecutor(4) as pool:
+        causes = list(pool.map(lambda p: _examine(p[0], p[1].name, p[2], deadline), plugins))
+    rows = [
+        {
+            "name": point.name,
+            "kind": "task" if group == "mlgym.tasks" else "behaviour",
+            "distribution": distribution,
+            "version": version,
+            "module": point.value,
+            "broken": cause,
+        }
+        for (group, point, distribution, version), cause in zip(plugins, causes, strict=True)
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    if not rows:
+        typer.echo("no plugin is installed", err=True)
+    for row in rows:
+        state = f"BROKEN: {row['broken']}" if row["broken"] else "ok"
+        typer.echo(f"{row['name']:<20} {row['kind']:<10} {row['distribution']} {row['version']}  {state}")
+
+
+def _examine(group: str, name: str, distribution: str, deadline: float) -> str | None:
+    arguments = [sys.executable, "-c", _EXAMINE, group, name, distribution]
+    try:
+        done = subprocess.run(arguments, capture_output=True, stdin=subprocess.DEVNULL, timeout=deadline, check=False)
+    except subprocess.TimeoutExpired:
+        return f"importing it did not finish within {deadline:g} s"
+    try:
+        cause: str | None = json.loads(done.stdout)
+    except ValueError:
+        return f"the process that imported it ended with exit code {done.returncode}"
+    return cause

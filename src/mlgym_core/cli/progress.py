@@ -1,0 +1,132 @@
+"""Shows a run as it happens: a live line on a terminal, one line a step elsewhere; and the table at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from mlgym_core.result import RunResult
+
+
+class RunProgress:
+    """Follows the events of a run. Use it as a context manager and pass :meth:`see` as the listener."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        self._limit = 0
+        self._step = 0
+        self._action = "preparing"
+        self._cost = 0.0
+        self._score = "none yet"
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take in one event."""
+        handler = getattr(self, f"_on_{event['kind']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _on_start(self, event: Mapping[str, Any]) -> None:
+        self._limit = event["limits"].steps
+        sealed = "sealed" if event["sealed"] else "not sealed"
+        self._say(f"{event['task']} with {event['model']} on {event['why']}; {sealed}")
+
+    def _on_progress(self, event: Mapping[str, Any]) -> None:
+        self._action = event["text"]
+        self._say(event["text"])
+
+    def _on_reset(self, event: Mapping[str, Any]) -> None:
+        del event
+        self._action = "waiting for the model"
+
+    def _on_model_reply(self, event: Mapping[str, Any]) -> None:
+        self._cost = event["cost_usd"]
+        calls = event["reply"].tool_calls
+        self._action = _shorten(_action(calls[0].name, calls[0].arguments or {})) if calls else "thinking"
+
+    def _on_grade(self, event: Mapping[str, Any]) -> None:
+        grade = event["grade"]
+        values = ", ".join(f"{name} {value:.6g}" for name, value in grade.metrics.items())
+        self._score = f"{event['split']} {values or grade.outcome}"
+
+    def _on_step(self, event: Mapping[str, Any]) -> None:
+        self._step = event["step"]
+        self._action = _shorten(_action(event["tool"], event["arguments"]))
+        if self._live is None:
+            self._console.print(Text(self._line()), soft_wrap=True)
+
+    def _on_kept(self, event: Mapping[str, Any]) -> None:
+        self._say(f"the sandbox was kept; enter it with: {event['how_to_enter']}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _line(self) -> str:
+        elapsed = time.monotonic() - self._started
+        return (
+            f"step {self._step}/{self._limit}  {self._action}  elapsed {elapsed:.1f} s  "
+            f"cost ${self._cost:.2f}  latest score: {self._score}"
+        )
+
+    def _render(self) -> Text:
+        return Text(self._line(), overflow="ellipsis", no_wrap=True)
+
+
+def result_table(result: RunResult) -> Table:
+    """The end of a run: each metric of the test split beside the baseline."""
+    document = result.document
+    table = Table(title=f"{document['task']}  {document['status']} ({document['reason'] or 'ended early'})")
+    for name, justify in (("metric", "left"), ("dev", "right"), ("test", "right"), ("baseline", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("improvement", justify="right")
+    found = document["scores"]
+    dev = found["dev"][-1] if found["dev"] else {}
+    names = list(dict.fromkeys([document["primary_metric"], *found["test"], *document["baseline"]]))
+    for name in names:
+        known = document["baseline"].get(name)
+        primary = name == document["primary_metric"]
+        table.add_row(
+            name,
+            _number(dev.get(name)),
+            _number(found["test"].get(name), found["test_standard_error"].get(name)),
+            f"{known['value']:g} ({known['source']})" if known else "",
+            f"{document['improvement']:+.4f}" if primary and document["improvement"] is not None else "",
+        )
+    cost = f"${document['cost']['usd']:.2f}" + ("" if document["cost"]["known"] else " or more")
+    tokens = sum(document["tokens"].values())
+    sealed = "sealed" if document["sealed"] else "NOT sealed (this backend does not isolate)"
+    table.caption = f"{document['steps']} steps, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}"
+    return table
+
+
+def _number(value: float | None, error: float | None = None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" + (f" ± {error:.4f}" if error is not None else "")
+
+
+def _action(tool: str, arguments: Mapping[str, Any]) -> str:
+    return str(arguments.get("command", tool)) if tool == "bash" else tool
+
+
+def _shorten(text: str, width: int = 60) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 3] + "..."

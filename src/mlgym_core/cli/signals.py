@@ -1,0 +1,40 @@
+"""Ctrl-C and SIGTERM end a command by an exception, once; later ones do not disturb the cleaning up."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+
+class StoppedBySignal(KeyboardInterrupt):
+    """SIGINT or SIGTERM arrived."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within it the first SIGINT or SIGTERM raises; leaving by it exits with 130 or 143."""
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        if not received:
+            received.append(number)
+            raise StoppedBySignal(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except StoppedBySignal as stopped:
+        typer.echo(f"mlgym: interrupted by {stopped}", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,337 @@
+"""The environment: ``reset()`` and ``step()``. Knows no agent and no model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from attrs import evolve, field, frozen
+
+from mlgym_core.errors import InvalidSubmissionError, MissingSubmissionError, SandboxLostError, UsageError
+from mlgym_core.grading.archive import Archive, freeze
+from mlgym_core.grading.sealed import Grade, Grader
+from mlgym_core.record import RunRecord
+from mlgym_core.sandbox.base import ActionResult, Sandbox
+from mlgym_core.task import Limits, Split, Task
+from mlgym_core.tools.base import Tool, ToolArgumentError, ToolOutput
+
+
+@frozen
+class Action:
+    """One thing the agent does: a tool and its arguments."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class StepResult:
+    """What :meth:`Episode.step` returns.
+
+    Attributes:
+        observation: text for the agent.
+        step: how many steps have been taken.
+        done: no further step is possible.
+        reason: why it is done (``submitted``, ``steps``, ``time``), else ``None``.
+        info: the tool's own facts (exit code, dev score, ...).
+    """
+
+    observation: str
+    step: int
+    done: bool
+    reason: str | None = None
+    info: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class Attempt:
+    """An accepted submission.
+
+    Attributes:
+        step: when it was frozen.
+        archive: its content.
+        grades: split -> grade.
+    """
+
+    step: int
+    archive: Archive
+    grades: Mapping[Split, Grade]
+
+
+class Episode:
+    """One run of one task in one sandbox.
+
+    Use it as a context manager, or call :meth:`close`. ``reset`` opens the sandbox; ``step`` acts in it;
+    ``finish`` grades what is there when the agent has not submitted.
+
+    Args:
+        task: what is worked on.
+        open_sandbox: opens the agent's sandbox.
+        grader: scores frozen submissions.
+        record: where everything is written.
+        tools: what the agent may call.
+        limits: steps, action and wall-clock limits; the task's own when ``None``.
+        size: of the task's data.
+        validate_on: split that ``validate`` scores; ``test`` reproduces the published protocol.
+        keep: leave the sandbox running at the end, for debugging.
+
+    Attributes:
+        attempts: accepted submissions so far, in order.
+        submitted: the one that counts, once there is one.
+        outcome: of the episode so far: that of ``submitted``, else ``no_submission`` or ``invalid_submission``.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        open_sandbox: Callable[[], Sandbox],
+        grader: Grader,
+        record: RunRecord,
+        tools: Sequence[Tool],
+        limits: Limits | None = None,
+        size: str = "full",
+        validate_on: Split = "dev",
+        keep: bool = False,
+    ) -> None:
+        self.task = task
+        self.size = size
+        self.limits = limits or task.limits
+        self.tools = tuple(tools)
+        self.steps = 0
+        self.attempts: list[Attempt] = []
+        self.submitted: Attempt | None = None
+        self.outcome = "no_submission"
+        self._tools = {tool.name: tool for tool in tools}
+        self._open = open_sandbox
+        self._sandbox: Sandbox | None = None
+        self._grader = grader
+        self._record = record
+        self._validate_on = validate_on
+        self._keep = keep
+        self._started = 0.0
+        self._validations = 0
+        self._reason: str | None = None
+        self._test_grades: dict[str, Grade] = {}
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path of the workspace, as the agent sees it."""
+        return self._live().workdir
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds since ``reset``."""
+        return time.monotonic() - self._started
+
+    def reset(self) -> str:
+        """Open a fresh sandbox and return the task's description.
+
+        Raises:
+            InfrastructureError: the sandbox cannot be opened.
+        """
+        if self._sandbox is not None:
+            raise UsageError("an episode is reset once; open another one for another run")
+        opened = time.monotonic()
+        self._sandbox = self._open()
+        self._started = time.monotonic()
+        self.log("reset", seconds=round(self._started - opened, 6), workdir=self._sandbox.workdir)
+        return self.task.description()
+
+    def step(self, action: Action | str) -> StepResult:
+        """Do one action; text is a shell command.
+
+        Raises:
+            UsageError: the episode has not been reset, or is over.
+            SandboxLostError: the sandbox died and could not be brought back.
+        """
+        if self._reason is not None:
+            raise UsageError(f"the episode is over ({self._reason}); open another one")
+        if isinstance(action, str):
+            action = Action("bash", {"command": action})
+        self._live()
+        self.steps += 1
+        started = time.monotonic()
+        output = self._apply(action)
+        seconds = round(time.monotonic() - started, 6)
+        self._reason = self._end_of(output)
+        self.log(
+            "step",
+            step=self.steps,
+            tool=action.tool,
+            arguments=action.arguments,
+            observation=output.text,
+            info=output.info,
+            seconds=seconds,
+            done=self._reason,
+        )
+        return StepResult(output.text, self.steps, self._reason is not None, self._reason, output.info)
+
+    def finish(self, reason: str) -> None:
+        """Grade what the workspace holds unless a submission was accepted, then score every attempt on test.
+
+        At a limit the workspace is frozen and graded if valid, else the newest valid archive is.
+        """
+        self._reason = self._reason or reason
+        if self.submitted is None and self._sandbox is not None:
+            self._submit_rest(lost=reason == "sandbox_lost")
+        self.attempts = [self._with_test(attempt) for attempt in self.attempts]
+
+    def close(self) -> None:
+        """Close the sandbox (or leave it, if it is to be kept); harmless when repeated."""
+        if self._sandbox is not None:
+            if self._keep:
+                self.log("kept", how_to_enter=self._sandbox.enter_hint())
+            self._sandbox.close(keep=self._keep)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def log(self, kind: str, **content: Any) -> None:
+        """Write an event into the run's record."""
+        self._record.event(kind, **content)
+
+    # What tools use (mlgym_core.tools.base.ToolContext).
+
+    def run_command(self, command: str, timeout: float | None = None) -> ActionResult:
+        """Run shell text in the sandbox; the timeout is capped by the task's and the run's limits."""
+        seconds = min(timeout or self.limits.action_seconds, self.limits.action_seconds)
+        if self.limits.wall_seconds is not None:
+            seconds = min(seconds, max(0.1, self.limits.wall_seconds - self.seconds))
+        return self._live().run(command, seconds, self._record.output_stem(self.steps))
+
+    def validate(self) -> ToolOutput:
+        """Freeze and score on the dev split. Only submissions that are scored count against the limit."""
+        left = self.limits.validations - self._validations
+        if left <= 0:
+            return ToolOutput(f"No validation is left ({self.limits.validations} were allowed). You can still submit.")
+        try:
+            archive = self._freeze()
+        except InvalidSubmissionError as error:
+            return self._refused(str(error))
+        grade = self._grade(archive, self._validate_on)
+        if grade.outcome != "scored":
+            return self._not_scored(grade, str(grade.message))
+        self._validations += 1
+        self.attempts.append(Attempt(self.steps, archive, {self._validate_on: grade}))
+        text = f"{self._validate_on} score: {_scores(grade)}. {left - 1} validations left."
+        return ToolOutput(text, {"outcome": grade.outcome, "split": self._validate_on, "metrics": grade.metrics})
+
+    def submit(self) -> ToolOutput:
+        """Freeze, score on the test split and end the episode. An invalid submission costs the step, no more."""
+        self._live().stop_processes()
+        try:
+            archive = self._freeze()
+        except InvalidSubmissionError as error:
+            return self._refused(str(error))
+        grade = self._grade(archive, "test")
+        if grade.outcome == "invalid_submission":
+            return self._not_scored(grade, self._discreet(grade))
+        self._accept(archive, grade)
+        text = (
+            "Submitted."
+            if grade.outcome == "scored"
+            else "Submitted; the grader failed, the submission is kept and can be graded again."
+        )
+        return ToolOutput(text, {"outcome": grade.outcome, "split": "test"}, done=True)
+
+    def _live(self) -> Sandbox:
+        if self._sandbox is None:
+            raise UsageError("call reset() before the first step")
+        return self._sandbox
+
+    def _apply(self, action: Action) -> ToolOutput:
+        tool = self._tools.get(action.tool)
+        if tool is None:
+            return ToolOutput(f"There is no tool {action.tool!r}; the tools are: {', '.join(self._tools)}.")
+        try:
+            tool.check(action.arguments)
+            return tool.run(self, action.arguments)
+        except ToolArgumentError as error:
+            return ToolOutput(str(error), {"error": "arguments"})
+
+    def _end_of(self, output: ToolOutput) -> str | None:
+        if output.done:
+            return "submitted"
+        if self.steps >= self.limits.steps:
+            return "steps"
+        if self.limits.wall_seconds is not None and self.seconds >= self.limits.wall_seconds:
+            return "time"
+        return None
+
+    def _freeze(self) -> Archive:
+        submission = self.task.submission
+        with self._live().export(submission.paths) as stream:
+            return freeze(stream, submission, self._record.submissions)
+
+    def _grade(self, archive: Archive, split: Split) -> Grade:
+        known = self._test_grades.get(archive.digest) if split == "test" else None
+        if known is not None:
+            return known
+        grade = self._grader.grade(archive, split)
+        if split == "test" and grade.outcome != "grader_error":
+            self._test_grades[archive.digest] = grade
+        self.log("grade", step=self.steps, split=split, archive=archive.digest, grade=grade)
+        return grade
+
+    def _refused(self, reason: str) -> ToolOutput:
+        return ToolOutput(f"Invalid submission: {reason}", {"outcome": "invalid_submission", "message": reason})
+
+    def _not_scored(self, grade: Grade, message: str) -> ToolOutput:
+        if grade.outcome == "grader_error":
+            return ToolOutput(
+                "The grader failed; this is not your fault and was not counted.", {"outcome": grade.outcome}
+            )
+        return self._refused(message)
+
+    def _discreet(self, grade: Grade) -> str:
+        """What may be said of a failure on the test split: code could smuggle hidden instances out in its errors."""
+        if self.task.submission.kind == "csv":
+            return str(grade.message)
+        return "it failed while it was run on the test split; run validate to see why on the dev split"
+
+    def _accept(self, archive: Archive, grade: Grade) -> None:
+        known = [a for a in self.attempts if a.archive.digest == archive.digest]
+        grades: dict[Split, Grade] = {**(known[-1].grades if known else {}), "test": grade}
+        self.submitted = Attempt(self.steps, archive, grades)
+        self.outcome = grade.outcome
+        self.attempts.append(self.submitted)
+
+    def _submit_rest(self, lost: bool) -> None:
+        """No submission was accepted: take the workspace as it is, else the newest valid archive."""
+        if not lost:
+            try:
+                self._live().stop_processes()
+                archive = self._freeze()
+                grade = self._grade(archive, "test")
+            except MissingSubmissionError:
+                pass
+            except InvalidSubmissionError as error:
+                self.outcome = "invalid_submission"
+                self.log("invalid_submission", message=str(error))
+            except SandboxLostError as error:
+                self.log("sandbox_lost", message=str(error))
+            else:
+                if grade.outcome != "invalid_submission":
+                    self._accept(archive, grade)
+                    return
+                self.outcome = "invalid_submission"
+        if self.attempts:
+            newest = self.attempts[-1]
+            self._accept(newest.archive, self._grade(newest.archive, "test"))
+
+    def _with_test(self, attempt: Attempt) -> Attempt:
+        """Score an accepted archive on test, unseen by the agent, once for each content."""
+        return evolve(attempt, grades={**attempt.grades, "test": self._grade(attempt.archive, "test")})
+
+
+def _scores(grade: Grade) -> str:
+    parts = []
+    for name, value in grade.metrics.items():
+        error = grade.standard_error.get(name)
+        parts.append(f"{name} {value:.6g}" + (f" ± {error:.2g}" if error is not None else ""))
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""Model backends. ``base`` says what a model is; each other module holds one."""

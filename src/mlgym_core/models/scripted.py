@@ -1,0 +1,101 @@
+"""``scripted:<file>`` plays a list of actions; ``baseline`` plays the task's shipped baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mlgym_core.errors import ModelError, UsageError
+from mlgym_core.models.base import Message, ModelContext, Reply, ToolCall
+from mlgym_core.tools.base import Tool
+
+
+class ScriptedModel:
+    """Answers with a fixed list of actions, one a call, as tool calls or (where no tools are offered) as text.
+
+    Args:
+        name: as recorded.
+        actions: each a shell command, ``{"tool": name, "arguments": {...}}``, or ``{"text": reply}``,
+            which is sent as it is.
+    """
+
+    def __init__(self, name: str, actions: Iterable[str | Mapping[str, Any]]) -> None:
+        self.name = name
+        self._actions = list(actions)
+        self._next = 0
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        """The next action.
+
+        Raises:
+            ModelError: the script is at its end and the episode is not.
+        """
+        del messages
+        if self._next == len(self._actions):
+            raise ModelError(
+                f"{self.name} ended after {self._next} actions without a submit; add one as its last action"
+            )
+        action = self._actions[self._next]
+        self._next += 1
+        if isinstance(action, Mapping) and "text" in action:
+            return Reply(str(action["text"]))
+        tool, arguments = ("bash", {"command": action}) if isinstance(action, str) else _call(action)
+        if tools:
+            return Reply("", (ToolCall(f"call-{self._next}", tool, arguments),))
+        command = arguments["command"] if tool == "bash" else tool
+        return Reply(f"```bash\n{command}\n```")
+
+
+def _call(action: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    return action["tool"], action.get("arguments", {})
+
+
+def baseline(argument: str, context: ModelContext) -> ScriptedModel:
+    """The shipped baseline: run it, validate, submit."""
+    if argument:
+        raise UsageError(f"the model 'baseline' takes no argument, got {argument!r}; use --model baseline")
+    return ScriptedModel("baseline", [context.task.baseline.command, {"tool": "validate"}, {"tool": "submit"}])
+
+
+def scripted(argument: str, context: ModelContext) -> ScriptedModel:
+    """A script from a YAML or JSON file holding a list of actions.
+
+    Raises:
+        UsageError: the file is missing or is not such a list; the message shows the form.
+    """
+    del context
+    path = Path(argument).expanduser()
+    form = 'a YAML or JSON list of shell commands (text) and {"tool": "validate"} or {"tool": "submit"}'
+    if not argument:
+        raise UsageError(f"--model scripted:<file> needs a file: {form}")
+    try:
+        actions = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"the script {path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"the script {path} is not YAML: {error}") from error
+    if not isinstance(actions, list):
+        raise UsageError(f"the script {path} must be {form}")
+    for number, action in enumerate(actions, 1):
+        problem = _problem(action)
+        if problem:
+            raise UsageError(f"the script {path}, action {number}: {problem}; it must be {form}")
+    return ScriptedModel(f"scripted:{path.name}", actions)
+
+
+def _problem(action: object) -> str | None:
+    if isinstance(action, str):
+        return None
+    if not isinstance(action, Mapping):
+        return f"{action!r} is neither text nor a mapping"
+    unknown = set(action) - {"tool", "arguments", "text"}
+    if unknown:
+        return f"unknown key {sorted(map(str, unknown))[0]!r}"
+    if "text" not in action and not isinstance(action.get("tool"), str):
+        return "names no tool"
+    if not isinstance(action.get("arguments", {}), Mapping):
+        return "arguments is not a mapping"
+    return None

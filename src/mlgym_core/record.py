@@ -1,0 +1,229 @@
+"""One folder a run: manifest, append-only events, outputs, submissions, result. Strict JSON throughout."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+from mlgym_core.errors import RecordError
+
+SCHEMA = 1
+MANIFEST = "run.json"
+EVENTS = "events.jsonl"
+RESULT = "result.json"
+
+STATUSES = (
+    "scored",
+    "invalid_submission",
+    "no_submission",
+    "grader_error",
+    "infra_error",
+    "interrupted",
+    "not_started",
+)
+REASONS = ("submitted", "steps", "cost", "tokens", "time", "context", "format", "model_error", "sandbox_lost")
+
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+class Redactor:
+    """Replaces secrets in everything that is written."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: list[tuple[str, str]] = []
+        for value in values:
+            self.add(value)
+
+    @classmethod
+    def from_environment(cls) -> Redactor:
+        """Knows the values of environment variables whose names say that they are secrets."""
+        marks = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+        return cls(value for name, value in os.environ.items() if name.upper().endswith(marks) and len(value) >= 8)
+
+    def add(self, value: str) -> None:
+        escaped = json.dumps(value, ensure_ascii=False)[1:-1]
+        self._values.append((value, "[redacted]"))
+        if escaped != value:
+            self._values.append((escaped, "[redacted]"))
+
+    def __call__(self, text: str) -> str:
+        for value, replacement in self._values:
+            if value in text:
+                text = text.replace(value, replacement)
+        return text
+
+
+class RunRecord:
+    """Writes one run's folder.
+
+    Args:
+        folder: created; must not hold a run yet.
+        run_id: see :func:`new_run_id`.
+        redact: applied to every line.
+        listener: sees every event after it is written.
+
+    Raises:
+        RecordError: the folder holds a run already or cannot be written.
+    """
+
+    def __init__(self, folder: Path, run_id: str, redact: Redactor | None = None, listener: Listener | None = None):
+        self.folder = folder
+        self.run_id = run_id
+        self.redact = redact or Redactor()
+        self._listener = listener
+        self._started = time.monotonic()
+        with _explained(folder):
+            if (folder / MANIFEST).exists():
+                raise RecordError(f"{folder} already holds a run; choose another folder with --out")
+            for name in ("output", "submissions"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            self._events = (folder / EVENTS).open("a", encoding="utf-8", errors="replace")
+
+    def manifest(self, content: Mapping[str, Any]) -> None:
+        """Write ``run.json``, replacing an earlier version of it."""
+        self._write(MANIFEST, {"schema": SCHEMA, "run_id": self.run_id, **content})
+
+    def event(self, kind: str, **content: Any) -> None:
+        """Append one event; it is on its way to the disk when this returns."""
+        event = {"t": round(time.monotonic() - self._started, 6), "kind": kind, **content}
+        line = self.redact(encode(event)) + "\n"
+        with _explained(self.folder):
+            self._events.write(line)
+            self._events.flush()
+        if self._listener is not None:
+            self._listener(event)
+
+    def output_stem(self, step: int) -> Path:
+        """Where a step's output goes when it outgrows memory."""
+        return self.folder / "output" / f"{step:04d}"
+
+    @property
+    def submissions(self) -> Path:
+        """Where frozen submissions are kept, by content hash."""
+        return self.folder / "submissions"
+
+    def result(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Write ``result.json`` and return what was written."""
+        return self._write(RESULT, {"schema": SCHEMA, "run_id": self.run_id, **content})
+
+    def close(self) -> None:
+        """Close the event file; harmless when repeated."""
+        self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        text = self.redact(encode(content, indent=2)) + "\n"
+        with _explained(self.folder):
+            write_atomically(self.folder / name, text.encode("utf-8", "replace"))
+        written: dict[str, Any] = json.loads(text)
+        return written
+
+
+def new_run_id(task: str) -> str:
+    """A sortable, unique name: task, UTC time, random."""
+    return f"{task}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def encode(content: Any, indent: int | None = None) -> str:
+    """Strict JSON: attrs classes become objects, paths and sets become strings and lists, NaN is refused."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(
+        content, default=_plain, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators
+    )
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_events(folder: Path) -> Iterator[dict[str, Any]]:
+    """The events of a run; a torn last line is left out.
+
+    Raises:
+        RecordError: there is no event file, or a line before the last one is damaged.
+    """
+    path = folder / EVENTS
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}; is {folder} a run folder?") from error
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                return
+            raise RecordError(f"{path}, line {number} is not JSON: {error}") from error
+        yield event
+
+
+def read_result(folder: Path | str) -> dict[str, Any]:
+    """The result of a run.
+
+    Raises:
+        RecordError: the folder holds no readable ``result.json``.
+    """
+    path = Path(folder) / RESULT
+    try:
+        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecordError(
+            f"{path} cannot be read: {error.strerror}; is {folder} the folder of a finished run?"
+        ) from error
+    except ValueError as error:
+        raise RecordError(f"{path} is not JSON: {error}") from error
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return attrs.asdict(value, recurse=False)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} cannot be recorded")
+
+
+class _explained:  # noqa: N801 - reads as a statement
+    """Turns an OSError into a RecordError that names the folder and the remedy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if not isinstance(error, OSError):
+            return
+        remedy = "choose another folder with --out"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "free some space or choose another folder with --out"
+        raise RecordError(f"cannot write the record in {self._folder}: {error.strerror}; {remedy}") from error

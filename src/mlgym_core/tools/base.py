@@ -1,0 +1,93 @@
+"""What a tool is. A tool acts on the episode through :class:`ToolContext` and answers in text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+from mlgym_core.sandbox.base import ActionResult
+
+
+@frozen
+class ToolOutput:
+    """What a tool answers.
+
+    Attributes:
+        text: for the agent.
+        info: for records and callers of :meth:`Episode.step <mlgym_core.episode.Episode.step>`.
+        done: the episode is over (only ``submit`` says so).
+    """
+
+    text: str
+    info: Mapping[str, Any] = field(factory=dict)
+    done: bool = False
+
+
+class ToolContext(Protocol):
+    """The part of an episode that tools may use."""
+
+    def run_command(self, command: str, timeout: float | None = None) -> ActionResult:
+        """Run shell text in the agent's sandbox; ``timeout`` is capped by the task's limit."""
+
+    def validate(self) -> ToolOutput:
+        """Freeze the workspace's submission and score it on the dev split."""
+
+    def submit(self) -> ToolOutput:
+        """Freeze the workspace's submission, score it on the test split and end the episode."""
+
+
+class ToolArgumentError(ValueError):
+    """The arguments do not fit the schema; the text goes back to the agent."""
+
+
+@frozen
+class Tool:
+    """One tool.
+
+    Attributes:
+        name: what the agent calls.
+        description: for the agent, one paragraph.
+        parameters: JSON schema of the arguments (an object schema).
+        run: does it; raises :class:`ToolArgumentError` for bad arguments.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    run: Callable[[ToolContext, Mapping[str, Any]], ToolOutput]
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Check arguments against the schema's ``properties``, ``required`` and primitive types.
+
+        Raises:
+            ToolArgumentError: naming the argument and what was expected.
+        """
+        properties: Mapping[str, Mapping[str, Any]] = self.parameters.get("properties", {})
+        usage = f"{self.name}({', '.join(properties)})"
+        for name in self.parameters.get("required", ()):
+            if name not in arguments:
+                raise ToolArgumentError(f"{self.name}: argument {name!r} is missing; usage: {usage}")
+        for name, value in arguments.items():
+            if name not in properties:
+                raise ToolArgumentError(f"{self.name}: unknown argument {name!r}; usage: {usage}")
+            expected = properties[name].get("type")
+            if isinstance(expected, str) and not _fits(value, expected):
+                raise ToolArgumentError(f"{self.name}: argument {name!r} must be a {expected}, got {value!r:.80}")
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _fits(value: Any, expected: str) -> bool:
+    if isinstance(value, bool) and expected != "boolean":
+        return False
+    return isinstance(value, _TYPES.get(expected, (object,)))
