@@ -326,6 +326,8 @@ class Episode:
 
     def _with_test(self, attempt: Attempt) -> Attempt:
         """Score an accepted archive on test, unseen by the agent, once for each content."""
+        if "test" in attempt.grades:
+            return attempt
         return evolve(attempt, grades={**attempt.grades, "test": self._grade(attempt.archive, "test")})
 
 

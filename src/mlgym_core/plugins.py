@@ -139,8 +139,7 @@ class Registry:
         for plugin_name, implementation in self._implementations(hook):
             given = {name: arguments[name] for name in implementation.argnames}
             try:
-                result = implementation.function(**given)
-                items.extend(result if result is not None else ())
+                items += list(implementation.function(**given) or ())
             except BaseException as error:
                 self._fail(plugin_name, error)
         return items

@@ -46,11 +46,12 @@ class Redactor:
 
     @classmethod
     def from_environment(cls) -> Redactor:
-        """Knows the values of environment variables whose names say that they are secrets."""
+        """Hides the values of environment variables whose names say that they are secrets."""
         marks = ("KEY", "TOKEN", "SECRET", "PASSWORD")
         return cls(value for name, value in os.environ.items() if name.upper().endswith(marks) and len(value) >= 8)
 
     def add(self, value: str) -> None:
+        """Hide this value from now on."""
         escaped = json.dumps(value, ensure_ascii=False)[1:-1]
         self._values.append((value, "[redacted]"))
         if escaped != value:
@@ -87,7 +88,7 @@ class RunRecord:
                 raise RecordError(f"{folder} already holds a run; choose another folder with --out")
             for name in ("output", "submissions"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
-            self._events = (folder / EVENTS).open("a", encoding="utf-8", errors="replace")
+            self._events = (folder / EVENTS).open("ab", buffering=0)
 
     def manifest(self, content: Mapping[str, Any]) -> None:
         """Write ``run.json``, replacing an earlier version of it."""
@@ -96,10 +97,10 @@ class RunRecord:
     def event(self, kind: str, **content: Any) -> None:
         """Append one event; it is on its way to the disk when this returns."""
         event = {"t": round(time.monotonic() - self._started, 6), "kind": kind, **content}
-        line = self.redact(encode(event)) + "\n"
+        line = memoryview((self.redact(encode(event)) + "\n").encode("utf-8", "replace"))
         with _explained(self.folder):
-            self._events.write(line)
-            self._events.flush()
+            while line:
+                line = line[self._events.write(line) :]
         if self._listener is not None:
             self._listener(event)
 

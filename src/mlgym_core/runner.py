@@ -128,6 +128,8 @@ def grade_folder(
 
     registry = registry or Registry()
     task = _task(task)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} does not exist or is no folder; name the folder that holds the submission")
     _check_size(task, size)
     chosen = backends.choose(registry, backend).backend
     prepared = data.prepare(task, source, size, seed=0)
@@ -280,6 +282,8 @@ class _Execution:
                 self._work(agent, episode)
                 episode.finish(self._reason or "submitted")
             status = episode.outcome
+            if status == "grader_error" and episode.submitted is not None:
+                self._message = f"the grader failed: {episode.submitted.grades['test'].message}"
         except InfrastructureError as error:
             if isinstance(error, RecordError):
                 raise
@@ -331,6 +335,8 @@ def _plan(config: RunConfig, registry: Registry) -> _Plan:
     _check_size(task, config.size)
     if config.validate_on not in SPLITS:
         raise UsageError(f"--validate-on must be dev or test, not {config.validate_on!r}")
+    if config.network not in ("none", "full"):
+        raise UsageError(f"--network must be none or full, not {config.network!r}")
     limits = _limits(task, config.limits)
     name, _, argument = config.model.partition(":")
     entry = registry.choose("mlgym_register_models", name, "model")

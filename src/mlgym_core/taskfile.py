@@ -107,22 +107,28 @@ def _converter() -> Converter:
     strict(str, (str,))
     strict(int, (int,))
     strict(float, (int, float))
-    structure_tuple = converter.get_structure_hook(tuple[str, ...])
 
-    def text_tuple(value: Any, kind: type) -> Any:
+    def structure_list(value: Any, kind: Any) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"expected a list, got {value!r}")
-        return structure_tuple(value, kind)
+        inner = typing.get_args(kind)[0]
+        return tuple(converter.structure(item, inner) for item in value)
 
-    converter.register_structure_hook(tuple[str, ...], text_tuple)
+    converter.register_structure_hook_func(lambda kind: typing.get_origin(kind) is tuple, structure_list)
     return converter
 
 
-def _explain(error: BaseException) -> str:
+def _explain(error: Exception) -> str:
     from cattrs import transform_error
+    from cattrs.v import format_exception
 
-    lines = transform_error(error, path="task") if isinstance(error, Exception) else [str(error)]
-    return "; ".join(line.replace("invalid value for type, ", "") for line in lines)
+    def words(error: BaseException, kind: type | None) -> str:
+        return str(error) if type(error) is ValueError else format_exception(error, kind)
+
+    lines = transform_error(error, path="task", format_exception=words)
+    return "; ".join(
+        f"{place.removeprefix('task.')}: {what}" for what, _, place in (x.rpartition(" @ ") for x in lines)
+    )
 
 
 def _problem(task: Task) -> str | None:

@@ -1,0 +1,111 @@
+"""Records: strict JSON, append-only, no secrets, readable after a crash, clear about a full disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlgym_core.errors import RecordError
+from mlgym_core.record import EVENTS, Redactor, RunRecord, encode, new_run_id, read_events, read_result
+
+
+def test_events_are_on_disk_as_soon_as_they_are_written(tmp_path: Path) -> None:
+    with RunRecord(tmp_path / "run", "r1") as record:
+        record.event("step", step=1, text="héllo\nworld")
+        assert [e["text"] for e in read_events(record.folder)] == ["héllo\nworld"]
+
+
+def test_a_torn_last_line_is_left_out_and_a_damaged_earlier_one_is_not(tmp_path: Path) -> None:
+    with RunRecord(tmp_path / "run", "r1") as record:
+        record.event("a")
+        record.event("b")
+    path = tmp_path / "run" / EVENTS
+    whole = path.read_bytes()
+    for cut in range(1, 20):
+        path.write_bytes(whole[:-cut])
+        assert [e["kind"] for e in read_events(path.parent)] in (["a"], ["a", "b"])
+    path.write_bytes(b"{broken\n" + whole)
+    with pytest.raises(RecordError, match="line 1"):
+        list(read_events(path.parent))
+
+
+def test_a_folder_is_used_for_one_run_only(tmp_path: Path) -> None:
+    with RunRecord(tmp_path, "r1") as record:
+        record.manifest({})
+    with pytest.raises(RecordError, match="--out"):
+        RunRecord(tmp_path, "r2")
+
+
+def test_not_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        encode({"score": math.nan})
+
+
+@given(st.text(min_size=8, max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_secrets_never_reach_a_record(secret: str, before: str, after: str) -> None:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder, RunRecord(Path(folder) / "r", "r", Redactor([secret])) as record:
+        record.event("x", said=before + secret + after)
+        result = record.result({"message": before + secret + after})
+        assert secret not in result["message"].replace("[redacted]", "")
+        assert all(secret not in str(e["said"]).replace("[redacted]", "") for e in read_events(record.folder))
+
+
+def test_keys_in_the_environment_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+    monkeypatch.setenv("SHORT_KEY", "abc")
+    redact = Redactor.from_environment()
+    assert redact("the key sk-0123456789, abc") == "the key [redacted], abc"
+
+
+def test_results_are_read_back(tmp_path: Path) -> None:
+    with RunRecord(tmp_path / "run", "r1") as record:
+        written = record.result({"status": "scored", "path": tmp_path})
+    assert read_result(tmp_path / "run") == written
+    assert written["schema"] == 1
+    with pytest.raises(RecordError, match="finished run"):
+        read_result(tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(RecordError, match="not JSON"):
+        read_result(tmp_path)
+
+
+def test_run_ids_are_unique() -> None:
+    assert len({new_run_id("t") for _ in range(100)}) == 100
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        with RunRecord(disk / "run", "r1") as record, pytest.raises(RecordError, match=r"No space left.*--out"):
+            for _ in range(100):
+                record.event("step", text="x" * 4096)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_an_unwritable_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="--out"):
+        RunRecord(tmp_path / "file" / "run", "r1")
+
+
+def test_a_manifest_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    with RunRecord(tmp_path / "run", "r1") as record:
+        record.manifest({"seeds": {"grading": None}})
+        record.manifest({"seeds": {"grading": "ff"}})
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["seeds"] == {"grading": "ff"}
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["events.jsonl", "output", "run.json", "submissions"]

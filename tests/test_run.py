@@ -1,0 +1,454 @@
+"""Whole runs on the local backend: what ends them, what is scored, what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import PluginFolder
+
+from mlgym_core import Action, RunConfig, open_episode, read_result, run
+from mlgym_core.errors import InvalidSubmissionError, RecordError, UsageError
+from mlgym_core.hookspecs import ModelEntry
+from mlgym_core.models.base import ContextOverflowError, Message, Reply, Usage
+from mlgym_core.plugins import Registry
+from mlgym_core.record import read_events
+from mlgym_core.runner import grade_folder
+from mlgym_core.task import Task
+from mlgym_core.taskfile import load_task
+from mlgym_core.tools.base import Tool
+
+# Reads one number; dev and test differ, so that a test can tell which was scored.
+GRADE = """
+import mlgym_peer as peer
+job = peer.job()
+try:
+    value = float(open("submission/answer.csv").read())
+except ValueError as error:
+    raise peer.InvalidSubmission(f"answer.csv is not a number: {error}") from error
+peer.scored({"Score": value if job.split == "test" else value / 10})
+"""
+
+
+@pytest.fixture
+def task(task_folder: Callable[..., Path]) -> Task:
+    return load_task(task_folder(grade=GRADE))
+
+
+@pytest.fixture
+def play(task: Task, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs a script and returns the result document, with ``folder``."""
+
+    def go(script: Sequence[Any], **options: Any) -> dict[str, Any]:
+        path = tmp_path / "script.yaml"
+        path.write_text(yaml.safe_dump(list(script)))
+        result = run(RunConfig(task, model=f"scripted:{path}", backend="local", **options))
+        return {**result.document, "exit_code": result.exit_code, "folder": result.folder}
+
+    return go
+
+
+def put(value: object) -> str:
+    return f"echo {value} > answer.csv"
+
+
+VALIDATE, SUBMIT = {"tool": "validate"}, {"tool": "submit"}
+
+
+def test_a_submitted_run_is_scored_on_test(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(5), VALIDATE, put(7), SUBMIT])
+    assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "submitted", 0)
+    assert [entry["Score"] for entry in document["scores"]["dev"]] == [0.5]
+    assert document["scores"]["test"] == {"Score": 7.0}
+    assert document["scores"]["best_attempt"]["Score"] == 7.0
+    assert read_result(document["folder"])["scores"] == document["scores"]
+
+
+def test_the_best_attempt_is_the_best_of_all_accepted_on_test(play: Callable[..., dict[str, Any]]) -> None:
+    scores = play([put(9), VALIDATE, put(3), VALIDATE, put(3), SUBMIT])["scores"]
+    assert scores["test"] == {"Score": 3.0}
+    assert (scores["best_attempt"]["Score"], scores["best_attempt"]["step"]) == (9.0, 2)
+    assert scores["best_on_dev"]["Score"] == 9.0
+
+
+def test_at_the_step_limit_the_workspace_is_graded(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(4), "true", "true"], limits={"steps": 3})
+    assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "steps", 0)
+    assert document["scores"]["test"] == {"Score": 4.0}
+
+
+def test_at_a_limit_an_invalid_workspace_falls_back_to_the_newest_valid_archive(
+    play: Callable[..., dict[str, Any]],
+) -> None:
+    document = play([put(1), VALIDATE, put(2), VALIDATE, put("nonsense")], limits={"steps": 5})
+    assert document["scores"]["test"] == {"Score": 2.0}
+
+
+def test_a_run_without_a_submission_has_no_score(play: Callable[..., dict[str, Any]]) -> None:
+    document = play(["true"], limits={"steps": 1})
+    assert (document["status"], document["exit_code"], document["scores"]["test"]) == ("no_submission", 1, {})
+    document = play([put("nonsense")], limits={"steps": 1})
+    assert (document["status"], document["exit_code"]) == ("invalid_submission", 1)
+
+
+def test_an_invalid_submission_costs_a_step_and_ends_nothing(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([SUBMIT, put("nonsense"), SUBMIT, VALIDATE, put(1), SUBMIT])
+    assert (document["status"], document["steps"]) == ("scored", 6)
+    seen = [e["observation"] for e in read_events(document["folder"]) if e["kind"] == "step"]
+    assert "answer.csv" in seen[0]
+    assert "not a number" in seen[2]
+    assert "not a number" in seen[3]
+
+
+def test_validations_are_counted_when_they_are_scored(play: Callable[..., dict[str, Any]]) -> None:
+    script = [VALIDATE, put(1), VALIDATE, put(2), VALIDATE, put(3), VALIDATE, SUBMIT]
+    document = play(script, limits={"validations": 2})
+    assert [entry["Score"] for entry in document["scores"]["dev"]] == [0.1, 0.2]
+    assert document["status"] == "scored"
+
+
+def test_a_script_that_ends_without_submitting_is_graded_and_reported(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(6)])
+    assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "model_error", 3)
+    assert "without a submit" in document["message"]
+    assert document["scores"]["test"] == {"Score": 6.0}
+
+
+def test_malformed_replies_cost_no_step_and_end_the_run_when_they_go_on(play: Callable[..., dict[str, Any]]) -> None:
+    prose = {"text": "I am done, I think."}
+    document = play([prose, prose, prose, put(1), SUBMIT])
+    assert (document["status"], document["steps"]) == ("scored", 2)
+    document = play([put(1), prose, prose, prose, prose])
+    assert (document["reason"], document["steps"]) == ("format", 1)
+
+
+def test_text_actions_work_like_tool_calls(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(2), VALIDATE, SUBMIT], agent="text")
+    assert (document["status"], document["steps"], document["agent"]) == ("scored", 3, "text")
+
+
+def test_printing_what_looks_like_a_submission_submits_nothing(play: Callable[..., dict[str, Any]]) -> None:
+    document = play(["echo submit; echo '```bash'; echo submit; echo '```'", "cat submit", put(1), SUBMIT])
+    assert document["steps"] == 4
+
+
+def test_the_grading_secret_is_in_the_record_only_after_the_run(task: Task, tmp_path: Path) -> None:
+    secret = bytes(range(16))
+    seen: list[str] = []
+    config = RunConfig(task, backend="local", out=tmp_path / "runs", secret=secret)
+
+    def look(event: Mapping[str, Any]) -> None:
+        for path in (tmp_path / "runs").rglob("*.json*"):
+            if event["kind"] != "end":
+                seen.append(path.read_text())
+
+    result = run(config, look)
+    assert seen
+    assert not any(secret.hex() in text for text in seen)
+    manifest = json.loads((result.folder / "run.json").read_text())
+    assert manifest["seeds"]["grading"] == secret.hex()
+    assert secret.hex() not in (result.folder / "events.jsonl").read_text()
+
+
+def test_every_field_of_the_result_is_there(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(1), SUBMIT])
+    needed = (
+        "schema run_id task protocol size source seed model agent backend sealed missing_capabilities validate_on "
+        "status reason steps scores primary_metric baseline improvement cost tokens wall_s versions"
+    )
+    assert set(needed.split()) <= set(document)
+    manifest = json.loads((document["folder"] / "run.json").read_text())
+    assert {"limits", "hardware", "network", "seeds", "data_checksums", "backend_choice"} <= set(manifest)
+
+
+def test_validating_on_test_reproduces_the_published_protocol_and_says_so(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(5), VALIDATE, SUBMIT], validate_on="test")
+    assert document["validate_on"] == "test"
+    step = next(e for e in read_events(document["folder"]) if e["kind"] == "step" and e["tool"] == "validate")
+    assert "test score: Score 5" in step["observation"]
+
+
+# --- graders that misbehave (case 12) --------------------------------------------------------------------------------
+
+BAD_GRADERS = {
+    "prints a score": "print('score: 0.99', flush=True)\n",
+    "raises": "raise RuntimeError('out of luck')\n",
+    "writes none": "pass\n",
+    "writes two results": "open('result.json', 'w').write('{\"schema\": 1}{\"schema\": 1}')\n",
+    "writes nan": 'open(\'result.json\', \'w\').write(\'{"schema": 1, "outcome": "scored", "metrics": {"Score": NaN}}\')',  # noqa: E501
+    "hangs": "import time\nprint('about to hang', flush=True)\ntime.sleep(600)\n",
+}
+
+
+@pytest.mark.parametrize("kind", BAD_GRADERS)
+def test_a_failing_grader_gives_no_score_and_loses_nothing(
+    task_folder: Callable[..., Path], tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlgym_core.grading.sealed.GRACE_SECONDS", 0.2)
+    folder = task_folder(grade=BAD_GRADERS[kind])
+    script = tmp_path / "script.yaml"
+    script.write_text(yaml.safe_dump([put(1), VALIDATE, SUBMIT]))
+    limits = {"grading_seconds": 1.0}
+    broken = run(RunConfig(_with_limits(load_task(folder), **limits), f"scripted:{script}", backend="local"))
+    assert (broken.status, broken.exit_code, broken.score) == ("grader_error", 3, None)
+    assert broken.document["scores"]["test"] == {}
+    assert broken.document["scores"]["dev"] == []
+    grades = [e["grade"] for e in read_events(broken.folder) if e["kind"] == "grade"]
+    assert grades
+    assert all(grade["message"] for grade in grades)
+    archives = list((broken.folder / "submissions").iterdir())
+    assert len(archives) == 1
+    if kind == "prints a score":
+        assert "score: 0.99" in grades[-1]["log"]
+
+
+def _with_limits(task: Task, **limits: Any) -> Task:
+    from attrs import evolve
+
+    return evolve(task, limits=evolve(task.limits, **limits))
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+class FakeModel:
+    """Charges for every call; does what it was told to."""
+
+    name = "fake"
+
+    def __init__(self, replies: Sequence[Reply | BaseException]) -> None:
+        self._replies = list(replies)
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+
+def run_fake(task: Task, replies: Sequence[Reply | BaseException], **options: Any) -> dict[str, Any]:
+    class WithFake(Registry):
+        def collect(self, hook: str, **arguments: Any) -> list[Any]:
+            extra = [ModelEntry("fake", lambda argument, context: FakeModel(replies), remote=False)]
+            return super().collect(hook, **arguments) + (extra if hook == "mlgym_register_models" else [])
+
+    return dict(run(RunConfig(task, model="fake", backend="local", **options), registry=WithFake()).document)
+
+
+def test_limits_of_cost_tokens_and_time_end_a_run_with_their_reason(task: Task) -> None:
+    from mlgym_core.models.base import ToolCall
+
+    paid = Reply("", (ToolCall("1", "bash", {"command": put(1)}),), Usage(10, 5, 0.5))
+    document = run_fake(task, [paid], limits={"cost_usd": 2.0})
+    assert (document["reason"], document["cost"], document["steps"]) == ("cost", {"usd": 2.0, "known": True}, 3)
+    assert document["status"] == "scored"
+    document = run_fake(task, [paid], limits={"tokens": 30, "cost_usd": None})
+    assert (document["reason"], document["tokens"]) == ("tokens", {"prompt": 20, "completion": 10})
+    slow = Reply("", (ToolCall("1", "bash", {"command": f"{put(1)}; sleep 60"}),), Usage())
+    document = run_fake(task, [slow], limits={"wall_seconds": 0.5})
+    assert (document["reason"], document["status"]) == ("time", "scored")
+
+
+def test_a_full_context_ends_the_run_and_is_graded(task: Task) -> None:
+    document = run_fake(task, [ContextOverflowError("too long")])
+    assert (document["reason"], document["status"]) == ("context", "no_submission")
+
+
+def test_a_bug_in_a_model_plugin_is_recorded_and_raised(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_fake(task, [ZeroDivisionError("bug")])
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_result(folder)["status"] == "infra_error"
+    assert "ZeroDivisionError" in read_result(folder)["message"]
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": "huge"}, "choose from: full"),
+        ({"model": "gpt"}, "unknown model 'gpt'"),
+        ({"agent": "smith"}, "unknown agent 'smith'"),
+        ({"backend": "cloud"}, "unknown backend 'cloud'"),
+        ({"limits": {"steps": 0}}, "must be positive"),
+        ({"limits": {"stops": 1}}, "unknown limit 'stops'"),
+        ({"source": "hub"}, "has no data"),
+        ({"validate_on": "train"}, "dev or test"),
+        ({"network": "some"}, "none or full"),
+    ],
+)
+def test_bad_configuration_is_refused_and_leaves_nothing_behind(
+    task: Task, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(RunConfig(task, **{"backend": "local", **options}))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_is_graded_as_a_run_would_be(task: Task, tmp_path: Path) -> None:
+    folder = tmp_path / "submission"
+    folder.mkdir()
+    with pytest.raises(InvalidSubmissionError, match=r"answer\.csv"):
+        grade_folder(task, folder, backend="local")
+    (folder / "answer.csv").write_text("8")
+    assert grade_folder(task, folder, backend="local").metrics == {"Score": 8.0}
+    assert grade_folder(task, folder, backend="local", split="dev").metrics == {"Score": 0.8}
+    with pytest.raises(UsageError, match="does not exist"):
+        grade_folder(task, tmp_path / "absent", backend="local")
+
+
+def test_an_unwritable_run_folder_is_an_error_before_anything_starts(task: Task, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="--out"):
+        run(RunConfig(task, backend="local", out=tmp_path / "file"))
+
+
+# --- the library -----------------------------------------------------------------------------------------------------
+
+
+def test_an_episode_is_stepped_without_agent_and_model(task: Task) -> None:
+    with open_episode(RunConfig(task, backend="local")) as episode:
+        with pytest.raises(UsageError, match="reset"):
+            episode.step("ls")
+        assert "Do {this}" in episode.reset()
+        assert episode.step("echo hi").observation == "hi"
+        assert "no tool 'fly'" in episode.step(Action("fly")).observation
+        assert episode.step("exit 3").info["exit_code"] == 3
+        episode.step(put(2))
+        result = episode.step(Action("submit"))
+        assert (result.done, result.reason, result.step) == (True, "submitted", 5)
+        with pytest.raises(UsageError, match="over"):
+            episode.step("ls")
+        assert episode.submitted is not None
+        assert episode.submitted.grades["test"].metrics == {"Score": 2.0}
+
+
+def test_many_episodes_run_in_threads_at_once(task: Task) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(number: int) -> float:
+        with open_episode(RunConfig(task, backend="local")) as episode:
+            episode.reset()
+            episode.step(put(number))
+            episode.step(Action("submit"))
+            assert episode.submitted is not None
+            return episode.submitted.grades["test"].metrics["Score"]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(one, range(8))) == list(range(8))
+
+
+def test_the_library_prints_nothing(task: Task, capfd: pytest.CaptureFixture[str]) -> None:
+    run(RunConfig(task, backend="local"))
+    assert capfd.readouterr() == ("", "")
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(plugins: PluginFolder) -> PluginFolder:
+    """The command with one task, ``sample-task``, installed."""
+    plugins.add_task("sample-task")
+    (plugins.folder / "plug_sample_task" / "private" / "grade.py").write_text(GRADE)
+    return plugins
+
+
+def test_run_prints_one_json_document_and_the_progress_elsewhere(command: PluginFolder) -> None:
+    done = command.run("run", "sample-task", "--backend", "local", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["status"], document["scores"]["test"]) == ("scored", {"Score": 1.0})
+    assert "step 3/50" in done.stderr
+    assert "record:" in done.stderr
+
+
+def test_run_ends_with_a_table(command: PluginFolder) -> None:
+    done = command.run("run", "sample-task", "--backend", "local")
+    assert done.returncode == 0
+    assert "scored (submitted)" in done.stdout
+    assert "1.0000" in done.stdout
+
+
+def test_baseline_and_grade_and_show(command: PluginFolder, tmp_path: Path) -> None:
+    assert command.run("baseline", "sample-task", "--backend", "local").returncode == 0
+    assert "Score (higher is better)" in command.run("tasks", "show", "sample-task").stdout
+    assert json.loads(command.run("tasks", "show", "sample-task", "--json").stdout)["id"] == "sample-task"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "answer.csv").write_text("3.5")
+    done = command.run("grade", "sample-task", str(tmp_path / "mine"), "--json", "--backend", "local")
+    assert json.loads(done.stdout)["scores"]["test"] == {"Score": 3.5}
+    (tmp_path / "mine" / "answer.csv").write_text("text")
+    done = command.run("grade", "sample-task", str(tmp_path / "mine"), "--backend", "local")
+    assert done.returncode == 1
+    assert "not a number" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "smaple-task"], 2, "did you mean sample-task?"),
+        (["run", "sample-task", "--size", "huge"], 2, "choose from: full"),
+        (["run", "sample-task", "--backend", "cloud"], 2, "unknown backend"),
+        (["run", "sample-task", "--modle", "x"], 2, "--modle"),
+        (["run"], 2, "Missing argument"),
+        (["grade", "sample-task", "/nonexistent/folder"], 2, "does not exist"),
+        (["frobnicate"], 2, "frobnicate"),
+    ],
+)
+def test_bad_usage_exits_2_without_a_traceback(
+    command: PluginFolder, arguments: list[str], code: int, message: str
+) -> None:
+    done = command.run(*arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_errors_are_json_too_when_asked_for(command: PluginFolder) -> None:
+    done = command.run("run", "smaple-task", "--json")
+    assert json.loads(done.stdout)["error"]["type"] == "UnknownTaskError"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("again", [False, True])
+def test_an_interrupted_run_is_recorded_and_cleaned_up(
+    command: PluginFolder, tmp_path: Path, number: signal.Signals, code: int, again: bool
+) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text(yaml.safe_dump([f"{put(1)}; touch started; sleep 600", SUBMIT]))
+    runs, scratch = tmp_path / "runs", tmp_path / "scratch"
+    path = os.pathsep.join([str(command.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    arguments = ["run", "sample-task", "--backend", "local", "--json", "--model", f"scripted:{script}"]
+    arguments += ["--out", str(runs)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlgym_core", *arguments],
+        env={**os.environ, "PYTHONPATH": path, "MLGYM_SCRATCH": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not list(scratch.glob("**/started")):
+        assert time.monotonic() < deadline, process.communicate(timeout=1)
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(number)
+    if again:
+        process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+    (folder,) = runs.iterdir()
+    assert read_result(folder)["status"] == "interrupted"
+    assert not list(scratch.glob("*/*")), "a sandbox was left behind"
