@@ -1,0 +1,14 @@
+"""A strategy for the repeated Colonel Blotto game against a hidden opponent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlgym_core import Task, hookimpl
+from mlgym_core.taskfile import load_task
+
+
+@hookimpl
+def mlgym_register_tasks() -> list[Task]:
+    """The task in this package's folder."""
+    return [load_task(Path(__file__).parent)]
