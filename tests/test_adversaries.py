@@ -270,6 +270,7 @@ echo searched
 """
 
 
+@pytest.mark.timeout(400)  # greps the whole box, and a cold disk is slow
 def test_a_canary_in_grader_data_and_answers_is_found_nowhere(
     play: Callable[..., RunResult], task_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

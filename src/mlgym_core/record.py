@@ -58,6 +58,7 @@ class Redactor:
             self._values.append((escaped, "[redacted]"))
 
     def __call__(self, text: str) -> str:
+        """The text without the secrets."""
         for value, replacement in self._values:
             if value in text:
                 text = text.replace(value, replacement)

@@ -114,7 +114,10 @@ def _converter() -> Converter:
         inner = typing.get_args(kind)[0]
         return tuple(converter.structure(item, inner) for item in value)
 
-    converter.register_structure_hook_func(lambda kind: typing.get_origin(kind) is tuple, structure_list)
+    def is_tuple(kind: Any) -> bool:
+        return typing.get_origin(kind) is tuple
+
+    converter.register_structure_hook_func(is_tuple, structure_list)
     return converter
 
 

@@ -153,6 +153,7 @@ class Captured:
 
     @property
     def truncated(self) -> bool:
+        """Whether bytes were dropped from memory."""
         return self.dropped > 0
 
 
@@ -228,8 +229,13 @@ class Sandbox(Protocol):
 class Peer(Protocol):
     """One process of the grading, in a fresh box; see ``grading/peer.py`` for what is said over it."""
 
-    workdir: str
-    connection: Connection
+    @property
+    def workdir(self) -> str:
+        """Absolute path of its working directory, as seen inside."""
+
+    @property
+    def connection(self) -> Connection:
+        """Its standard streams."""
 
     def close(self) -> None:
         """End the box; harmless when repeated. May return before the engine has finished removing it."""
