@@ -54,9 +54,7 @@ def main() -> None:
         started = time.perf_counter()
         result = run(config, registry=Registry())
         seconds = time.perf_counter() - started
-        print(
-            f"{'50-step scripted episode':<34}{seconds:>9.2f} s   ({result.status}, graded on dev and test)"
-        )
+        print(f"{'50-step scripted episode':<34}{seconds:>9.2f} s   ({result.status}, graded on dev and test)")
 
 
 if __name__ == "__main__":

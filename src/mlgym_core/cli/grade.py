@@ -31,9 +31,7 @@ def command(
     document: dict[str, object] = {"schema": 1, "task": loaded.id, "protocol": loaded.protocol, "size": size}
     with interruptible():
         try:
-            grade = grade_folder(
-                loaded, folder, backend=backend, size=size, source=source, build=not no_build
-            )
+            grade = grade_folder(loaded, folder, backend=backend, size=size, source=source, build=not no_build)
         except InvalidSubmissionError as error:
             document |= {"status": "invalid_submission", "scores": {"test": {}}, "message": str(error)}
         else:
