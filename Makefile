@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GAMES := plugins/mlgym_tasks_gametheory
-PACKAGES := . $(GAMES) $(GAMES)/battle_of_sexes $(GAMES)/prisoners_dilemma $(GAMES)/blotto
+PLUGINS := $(GAMES) $(GAMES)/battle_of_sexes $(GAMES)/prisoners_dilemma $(GAMES)/blotto
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -37,11 +37,12 @@ bench: install  ## print the measured speeds
 install: $(STAMP)
 
 # One build backend for all packages, installed once, instead of an isolated one for each.
-$(STAMP): $(addsuffix /pyproject.toml,$(PACKAGES)) Makefile
+$(STAMP): $(addsuffix /pyproject.toml,. $(PLUGINS)) Makefile
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MLGym needs Python 3.11 or newer; say which: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet 'hatchling>=1.25' editables
-	$(BIN)/python -m pip install --quiet --no-build-isolation $(addprefix -e ,$(wordlist 2,99,$(PACKAGES))) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation $(addprefix -e ,$(PLUGINS))
 	touch $(STAMP)
 
 clean:
