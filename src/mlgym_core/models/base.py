@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from mlgym_core.task import Task
+from mlgym_core.errors import UsageError
+from mlgym_core.task import Limits, Task
 from mlgym_core.tools.base import Tool
 
 
@@ -40,30 +43,134 @@ class Usage:
     """What one call used, by the provider's own figures.
 
     Attributes:
+        prompt_tokens: all of the prompt, cached or not.
+        completion_tokens: all that was generated, reasoning included.
         cost_usd: price in US dollars; ``None`` when it is not known.
+        cached_tokens: those of the prompt that came from the provider's cache; ``None`` when it does not say.
+        reasoning_tokens: those of the completion that were reasoning; ``None`` when it does not say.
     """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float | None = 0.0
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 @frozen
 class Reply:
-    """What the model answered."""
+    """What the model answered.
+
+    Attributes:
+        raw: the provider's own fields, for the record only (id, model, finish reason, usage as it was reported).
+    """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = field(factory=Usage)
+    raw: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class Price:
+    """What a model costs, in US dollars for a million tokens."""
+
+    prompt: float
+    completion: float
+
+    def __attrs_post_init__(self) -> None:
+        if not (0 <= self.prompt < float("inf") and 0 <= self.completion < float("inf")):
+            raise UsageError("a price is two numbers of at least 0: dollars for a million tokens in, and out")
+
+
+_SECRETS = ("api_key", "apikey", "authorization", "password", "secret", "access_token", "credential")
+
+
+@frozen
+class ModelSettings:
+    """How a remote model is to be asked. The defaults are those of the published protocol.
+
+    Attributes:
+        temperature, top_p: ``None`` leaves them to the provider.
+        max_tokens: most tokens of one reply; the provider's own limit when ``None``.
+        seed: sent to the provider, where it takes one.
+        stop: texts that end a reply.
+        base_url: of the service; the provider's own when ``None``.
+        price: overrides the price table; the provider's own figures still come first.
+        timeout: seconds for one request.
+        extra: further arguments of the request, passed on as they are.
+
+    Raises:
+        UsageError: a value makes no sense, or a key or password stands where it would be recorded.
+    """
+
+    temperature: float | None = 0.0
+    top_p: float | None = 0.95
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    base_url: str | None = None
+    price: Price | None = None
+    timeout: float = 600.0
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise UsageError(f"the temperature must lie between 0 and 2, not {self.temperature}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p must lie above 0 and at most at 1, not {self.top_p}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise UsageError(f"max_tokens must be positive, not {self.max_tokens}")
+        if not 0 < self.timeout < float("inf"):
+            raise UsageError(f"the timeout must be positive and finite, not {self.timeout}")
+        if self.base_url is not None:
+            _check_url(self.base_url)
+        _check_extra(self.extra)
+        try:
+            json.dumps(dict(self.extra), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"the extra arguments must be plain JSON: {error}") from error
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        odd = parts.scheme not in ("http", "https") or not parts.hostname
+    except ValueError:
+        odd = True
+    if odd:
+        raise UsageError("the base URL must begin with http:// or https:// and name a host")
+    if parts.username or parts.password or parts.query:
+        raise UsageError("the base URL is recorded, so it must hold no user, password or query; use the environment")
+
+
+def _check_extra(value: object) -> None:
+    """Refuse what cannot or must not be recorded."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if any(mark in str(name).lower().replace("-", "_") for mark in _SECRETS):
+                raise UsageError(
+                    f"{name} must not be among the extra arguments, which are recorded; use the environment"
+                )
+            _check_extra(inner)
 
 
 @frozen
 class ModelContext:
-    """What a model backend may know of the run when it is created."""
+    """What a model backend may know of the run when it is created.
+
+    Attributes:
+        limits: of the run; a model that cannot tell its price refuses a limit on cost.
+        settings: how to ask, for models that are a service.
+        tools: that will be offered.
+    """
 
     task: Task
     size: str
     seed: int
+    limits: Limits = field(factory=lambda: Limits(cost_usd=None))
+    settings: ModelSettings = field(factory=ModelSettings)
+    tools: tuple[Tool, ...] = ()
 
 
 class Model(Protocol):
@@ -81,8 +188,70 @@ class Model(Protocol):
         Raises:
             ModelError: the service failed for good.
             ContextOverflowError: the conversation is too long for the model.
+            ModelStopped: it has nothing more to do.
         """
+
+
+class ModelStopped(Exception):  # noqa: N818 - an event, not an error of anybody
+    """The model has nothing more to do; a person quit, a script is at its end."""
 
 
 class ContextOverflowError(Exception):
     """The conversation no longer fits the model's context."""
+
+
+class BudgetExhaustedError(Exception):
+    """A limit of the run was reached between two attempts to get a reply.
+
+    Attributes:
+        reason: ``cost``, ``tokens`` or ``time``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the limit on {reason} was reached before the model answered")
+        self.reason = reason
+
+
+@frozen
+class FailedAttempt:
+    """One request that brought no usable reply.
+
+    Attributes:
+        kind: ``rate_limit``, ``server``, ``timeout``, ``connection``, ``empty``, ``authentication``, ...
+        status: of HTTP, if there was an answer.
+        message: the provider's.
+        usage: what it was charged, if anything is known to have been.
+        wait: seconds until the next attempt; ``None`` when there is none.
+        raw: the provider's own fields.
+    """
+
+    kind: str
+    message: str
+    status: int | None = None
+    usage: Usage = field(factory=Usage)
+    wait: float | None = None
+    raw: Mapping[str, Any] = field(factory=dict)
+
+
+class Meter(Protocol):
+    """The run, as a model sees it that waits, retries and pays for what fails."""
+
+    def seconds_left(self) -> float | None:
+        """Until the run's wall-clock limit; ``None`` without one."""
+
+    def exhausted(self) -> str | None:
+        """The limit that has been reached, if any."""
+
+    def failed(self, attempt: FailedAttempt) -> None:
+        """Charge and record an attempt that failed."""
+
+    def notice(self, text: str) -> None:
+        """Tell whoever started the run, and the record."""
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A model that wants a :class:`Meter`; the agent attaches one before the first call."""
+
+    def attach(self, meter: Meter) -> None:
+        """Use this meter from now on."""

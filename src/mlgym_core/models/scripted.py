@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from mlgym_core.errors import ModelError, UsageError
-from mlgym_core.models.base import Message, ModelContext, Reply, ToolCall
-from mlgym_core.tools.base import Tool
+from mlgym_core.errors import UsageError
+from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall
+from mlgym_core.tools.base import Tool, ToolArgumentError
 
 
 class ScriptedModel:
@@ -31,13 +31,11 @@ class ScriptedModel:
         """The next action.
 
         Raises:
-            ModelError: the script is at its end and the episode is not.
+            ModelStopped: the script is at its end and the episode is not.
         """
         del messages
         if self._next == len(self._actions):
-            raise ModelError(
-                f"{self.name} ended after {self._next} actions without a submit; add one as its last action"
-            )
+            raise ModelStopped(f"{self.name} ended after {self._next} actions, and no submission had been accepted")
         action = self._actions[self._next]
         self._next += 1
         if isinstance(action, Mapping) and "text" in action:
@@ -66,7 +64,6 @@ def scripted(argument: str, context: ModelContext) -> ScriptedModel:
     Raises:
         UsageError: the file is missing or is not such a list; the message shows the form.
     """
-    del context
     path = Path(argument).expanduser()
     form = 'a YAML or JSON list of shell commands (text) and {"tool": "validate"} or {"tool": "submit"}'
     if not argument:
@@ -80,15 +77,18 @@ def scripted(argument: str, context: ModelContext) -> ScriptedModel:
     if not isinstance(actions, list):
         raise UsageError(f"the script {path} must be {form}")
     for number, action in enumerate(actions, 1):
-        problem = _problem(action)
+        problem = _problem(action, context.tools)
         if problem:
             raise UsageError(f"the script {path}, action {number}: {problem}; it must be {form}")
     return ScriptedModel(f"scripted:{path.name}", actions)
 
 
-def _problem(action: object) -> str | None:
+def _problem(action: object, tools: Sequence[Tool]) -> str | None:
+    known = {tool.name: tool for tool in tools}
     if isinstance(action, str):
-        return None
+        word = action.strip()
+        tool_word = word in known and word != "bash"
+        return f"{word!r} alone would be a shell command; write {{tool: {word}}}" if tool_word else None
     if not isinstance(action, Mapping):
         return f"{action!r} is neither text nor a mapping"
     unknown = set(action) - {"tool", "arguments", "text"}
@@ -98,4 +98,11 @@ def _problem(action: object) -> str | None:
         return "names no tool"
     if not isinstance(action.get("arguments", {}), Mapping):
         return "arguments is not a mapping"
+    if "tool" in action and known:
+        if action["tool"] not in known:
+            return f"there is no tool {action['tool']!r}; the tools are {', '.join(known)}"
+        try:
+            known[action["tool"]].check(action.get("arguments", {}))
+        except ToolArgumentError as error:
+            return str(error)
     return None

@@ -1,0 +1,316 @@
+"""``litellm:<provider/model>``: any model service that litellm speaks to. Nothing else here imports litellm."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from mlgym_core.errors import UsageError
+from mlgym_core.models.base import FailedAttempt, Message, Meter, ModelContext, ModelSettings, Reply, Usage
+from mlgym_core.models.failures import failure
+from mlgym_core.models.openai_form import messages_out, plain, reply_in, tools_out
+from mlgym_core.models.retry import Failure, Patience, persist
+from mlgym_core.tools.base import Tool
+
+INSTALL = "pip install 'mlgym-core[litellm]'"
+
+# Read by litellm when it is imported or first used; each stops a download or a search for files.
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+# Harmless, and about litellm's own code. It hides most of them itself, but only once, when it is imported.
+_WARNINGS = (
+    ".*`ReadOnly` qualifier.*",
+    ".*conflict with protected namespace.*",
+    ".*Accessing the.*attribute on the instance is deprecated.*",
+    "Pydantic serializer warnings",
+)
+_IMPORTING = threading.Lock()
+_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+_OPTIONAL = ("temperature", "top_p", "max_tokens", "seed", "stop")
+_RESERVED = {*_OPTIONAL, "model", "messages", "tools", "stream", "n", "timeout", "api_base", "base_url"}
+_PROXY_COST = "llm_provider-x-litellm-response-cost"
+
+
+class _Unmetered:
+    """Stands in where nobody attached a meter."""
+
+    def seconds_left(self) -> float | None:
+        return None
+
+    def exhausted(self) -> str | None:
+        return None
+
+    def failed(self, attempt: FailedAttempt) -> None:
+        del attempt
+
+    def notice(self, text: str) -> None:
+        del text
+
+
+class LiteLLMModel:
+    """Asks a model service through litellm, one request at a time, with retries of its own only.
+
+    Args:
+        model: as litellm names it, ``provider/model``.
+        settings: how to ask.
+        patience: how long to go on after failures.
+
+    Attributes:
+        name: as recorded.
+        priced: whether a reply's price is known beforehand, from ``settings.price`` or litellm's table.
+
+    Raises:
+        UsageError: litellm is not installed, or knows no such provider.
+    """
+
+    def __init__(self, model: str, settings: ModelSettings, patience: Patience | None = None) -> None:
+        self.name = f"litellm:{model}"
+        self._model = model
+        self._settings = settings
+        self._patience = patience or Patience()
+        self._client = client()
+        self._provider = _provider(self._client, model)
+        self._in_table = _in_table(self._client, model)
+        self.priced = settings.price is not None or self._in_table
+        self._arguments, self._left_out = self._prepare()
+        self._meter: Meter = _Unmetered()
+        self._calls = 0
+
+    def attach(self, meter: Meter) -> None:
+        """Charge this run from now on, and keep to its limits."""
+        self._meter = meter
+        if not self.priced:
+            meter.notice(
+                f"the price of {self._model} is not known, so cost is counted only where the service states it; "
+                f"--price gives it"
+            )
+        if self._left_out:
+            meter.notice(f"{self._model} does not take {', '.join(self._left_out)}; left out")
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        """Answer the conversation.
+
+        Raises:
+            ModelError: the service refused, or kept failing.
+            ContextOverflowError: the conversation is too long for the model.
+            BudgetExhaustedError: a limit of the run was reached while it failed.
+        """
+        self._calls += 1
+        request = {**self._arguments, "messages": messages_out(messages)}
+        if tools:
+            request["tools"] = tools_out(tools)
+        return persist(self.name, lambda: self._ask(request), self._meter, self._patience)
+
+    def _prepare(self) -> tuple[dict[str, Any], list[str]]:
+        settings = self._settings
+        wanted = {name: getattr(settings, name) for name in _OPTIONAL}
+        wanted["stop"] = list(settings.stop) or None
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        taken = self._client.get_supported_openai_params(self._model)
+        left_out = [name for name in wanted if taken is not None and name not in taken]
+        arguments = {name: value for name, value in wanted.items() if name not in left_out}
+        if settings.base_url is not None:
+            arguments["api_base"] = settings.base_url
+            if self._provider == "openai" and not os.environ.get("OPENAI_API_KEY"):
+                # The client insists on a key; services of one's own mostly do not.
+                arguments["api_key"] = "none"
+        clash = sorted(_RESERVED.intersection(settings.extra))
+        if clash:
+            raise UsageError(f"{clash[0]} cannot be an extra argument; it is a setting of its own, or fixed")
+        fixed = {"model": self._model, "num_retries": 0, "max_retries": 0, "drop_params": True}
+        return {**arguments, **settings.extra, **fixed}, left_out
+
+    def _ask(self, request: Mapping[str, Any]) -> Reply | Failure:
+        left = self._meter.seconds_left()
+        seconds = self._settings.timeout if left is None else max(0.001, min(left, self._settings.timeout))
+        timed = {**request, "timeout": seconds}
+        try:
+            response = _within(seconds, lambda: self._client.completion(**timed))
+        except TimeoutError:
+            # It may have been paid for all the same.
+            message = f"no reply within {seconds:.0f} s"
+            return Failure("timeout", message, again=True, usage=Usage(cost_usd=None), advice="try again later")
+        except Exception as error:
+            return self._charged(failure(error))
+        return self._read(response)
+
+    def _read(self, response: Any) -> Reply | Failure:
+        body = response.model_dump(warnings=False)
+        headers = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
+        usage = self._usage(body.get("usage") or {}, headers.get(_PROXY_COST))
+        reply = reply_in(body, usage, self._calls)
+        if reply.text.strip() or reply.tool_calls or usage.completion_tokens or usage.cost_usd:
+            return reply
+        return Failure("empty", "the reply was empty", 200, again=True, usage=usage, raw=reply.raw, advice="try again")
+
+    def _charged(self, failed: Failure) -> Failure:
+        usage = failed.raw.get("usage")
+        if usage is None:
+            return failed
+        return evolve(failed, usage=self._usage(usage, None), raw={**failed.raw, "usage": plain(usage)})
+
+    def _usage(self, raw: Mapping[str, Any], proxy_cost: object) -> Usage:
+        prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+        own = _number(raw.get("cost"))
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cost_usd=own if own is not None else self._price(raw, prompt, completion, _number(proxy_cost)),
+            cached_tokens=_detail(raw, "prompt_tokens_details", "cached_tokens"),
+            reasoning_tokens=_detail(raw, "completion_tokens_details", "reasoning_tokens"),
+        )
+
+    def _price(self, raw: Mapping[str, Any], prompt: int, completion: int, told: float | None) -> float | None:
+        if told is not None:
+            return told
+        price = self._settings.price
+        if price is not None:
+            return (prompt * price.prompt + completion * price.completion) / 1e6
+        if not self._in_table:
+            return None
+        try:
+            both = self._client.cost_per_token(self._model, usage_object=self._client.Usage(**raw))
+        except Exception:  # whatever a table lacks must not cost a reply that was paid for
+            return None
+        return float(sum(both))
+
+
+def create(argument: str, context: ModelContext) -> LiteLLMModel:
+    """The model ``litellm:<provider/model>``.
+
+    Raises:
+        UsageError: no model is named, litellm is missing, or there is a limit on cost and no price.
+    """
+    if not argument:
+        raise UsageError("--model litellm:<provider/model> needs a model, for instance litellm:openai/gpt-4o")
+    _read_dotenv(Path(".env"))
+    model = LiteLLMModel(argument, context.settings)
+    if context.limits.cost_usd is not None and not model.priced:
+        raise UsageError(
+            f"the price of {argument} is not known, so the limit of ${context.limits.cost_usd:g} could not be kept; "
+            f"give it with --price IN,OUT (dollars for a million tokens), or lift the limit with --cost 0 "
+            f"and limit tokens with --tokens"
+        )
+    return model
+
+
+def client() -> Any:
+    """The litellm module, imported when first asked for (seconds), and quiet.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        with _IMPORTING:
+            litellm: Any = sys.modules.get("litellm") or _import()
+    except ImportError as error:
+        raise UsageError(f"litellm models need litellm ({error}); install it with: {INSTALL}") from error
+    for message in _WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return litellm
+
+
+def _import() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import litellm
+    return litellm
+
+
+def _read_dotenv(path: Path) -> None:
+    """Add the file's variables to the environment; those that are set already stay as they are."""
+    if not path.is_file():
+        return
+    try:
+        from dotenv import dotenv_values
+    except ImportError as error:
+        raise UsageError(f"litellm models need litellm ({error}); install it with: {INSTALL}") from error
+    try:
+        values = dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    for name, value in values.items():
+        if value:
+            os.environ.setdefault(name, value)
+
+
+def _provider(litellm: Any, model: str) -> str:
+    try:
+        return str(litellm.get_llm_provider(model)[1])
+    except Exception as error:
+        raise UsageError(
+            f"litellm knows no provider for the model {model!r}; write litellm:<provider/model>, "
+            f"for instance litellm:openai/{model} for a service with OpenAI's interface"
+        ) from error
+
+
+def _in_table(litellm: Any, model: str) -> bool:
+    """Whether litellm's table holds the price. It guesses zero for unknown models of some known families."""
+    try:
+        price = sum(litellm.cost_per_token(model, prompt_tokens=1000, completion_tokens=1000))
+    except Exception:  # many kinds, all meaning that it is not there
+        return False
+    return price > 0 or model in litellm.model_cost
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The call's result, if it comes in time: a client's own timeout starts anew with every byte it receives.
+
+    Raises:
+        TimeoutError: it did not; the call is abandoned.
+    """
+    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put((call(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    threading.Thread(target=work, name="mlgym-model-call", daemon=True).start()
+    try:
+        result, error = done.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return result
+
+
+def _count(raw: Mapping[str, Any], name: str) -> int:
+    value = raw.get(name)
+    return int(value) if isinstance(value, int) and value > 0 else 0
+
+
+def _detail(raw: Mapping[str, Any], group: str, name: str) -> int | None:
+    details = raw.get(group)
+    value = details.get(name) if isinstance(details, Mapping) else None
+    return value if isinstance(value, int) else None
+
+
+def _number(value: object) -> float | None:
+    """A cost: a finite number of at least 0, or nothing."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if 0 <= number < float("inf") else None
