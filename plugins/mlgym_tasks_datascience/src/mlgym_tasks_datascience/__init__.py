@@ -1,0 +1,1 @@
+"""The data-science domain of MLGym; its tasks are distributions of their own."""
