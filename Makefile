@@ -1,8 +1,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-GAMES := plugins/mlgym_tasks_gametheory
-PLUGINS := $(GAMES) $(GAMES)/battle_of_sexes $(GAMES)/prisoners_dilemma $(GAMES)/blotto
+# Domains before their tasks, which need them.
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml) $(wildcard plugins/*/*/pyproject.toml))
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -40,7 +40,7 @@ install: $(STAMP)
 $(STAMP): $(addsuffix /pyproject.toml,. $(PLUGINS)) Makefile
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MLGym needs Python 3.11 or newer; say which: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet 'hatchling>=1.25' editables
+	$(BIN)/python -m pip install --quiet 'hatchling>=1.27' editables
 	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-build-isolation $(addprefix -e ,$(PLUGINS))
 	touch $(STAMP)

@@ -36,7 +36,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         limits = {"steps": 10 * arguments.rounds, "cost_usd": None}
-        config = RunConfig("battle-of-sexes", backend=arguments.backend, size="tiny", out=Path(folder), limits=limits)
+        config = RunConfig(
+            "battle-of-sexes",
+            backend=arguments.backend,
+            allow_unsafe=True,
+            size="tiny",
+            out=Path(folder),
+            limits=limits,
+        )
         with open_episode(config) as episode:
             started = time.perf_counter()
             episode.reset()

@@ -13,14 +13,13 @@ import pytest
 import yaml
 
 from mlgym_core import RunConfig, load_task, run
+from mlgym_core.backends import choose
+from mlgym_core.errors import BackendUnavailableError
+from mlgym_core.plugins import Registry
 from mlgym_core.record import read_events
 from mlgym_core.result import RunResult
-from mlgym_core.sandbox.base import Capability
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task as load_folder
-
-pytestmark = pytest.mark.isolation
+from mlgym_core.task import Capability, Task
+from mlgym_core.taskfile import load_task_folder
 
 SECRET = bytes(range(16))
 HONEST = "def row_strategy(history):\n    return 0\n"
@@ -28,10 +27,19 @@ SUBMIT = {"tool": "submit"}
 VALIDATE = {"tool": "validate"}
 
 
-@pytest.fixture(autouse=True)
-def isolated() -> None:
-    if Capability.ISOLATION not in LocalBackend().capabilities():
-        pytest.skip("the local backend does not isolate here: bubblewrap is missing or may not make namespaces")
+@pytest.fixture(
+    autouse=True,
+    params=[pytest.param("local", marks=pytest.mark.isolation), pytest.param("docker", marks=pytest.mark.engine)],
+)
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    try:
+        chosen = choose(Registry(), name).backend
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    if Capability.ISOLATION not in chosen.capabilities():
+        pytest.skip(f"the {name} backend does not isolate here: {chosen.describe()}")
+    return name
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +48,12 @@ def game() -> Task:
 
 
 @pytest.fixture
-def play(game: Task, tmp_path: Path) -> Callable[..., RunResult]:
+def play(game: Task, tmp_path: Path, backend: str) -> Callable[..., RunResult]:
     def go(script: Sequence[Any], task: Task = game, **options: Any) -> RunResult:
         path = tmp_path / "script.yaml"
         path.write_text(yaml.safe_dump(list(script)))
-        config = RunConfig(
-            task, f"scripted:{path}", backend="local", size=options.pop("size", "tiny"), secret=SECRET, **options
-        )
-        return run(config)
+        options = {"size": "tiny", "secret": SECRET, **options}
+        return run(RunConfig(task, f"scripted:{path}", backend=backend, **options))
 
     return go
 
@@ -249,9 +255,30 @@ def test_errors_on_the_test_split_carry_nothing_out(play: Callable[..., RunResul
     leak = "def row_strategy(history):\n    if history:\n        raise ValueError(f'seen {history}')\n    return 0\n"
     result = play([write(leak), SUBMIT, VALIDATE], limits={"steps": 3})
     steps = {e["tool"]: e["observation"] for e in read_events(result.folder) if e["kind"] == "step"}
-    assert "seen" not in steps["submit"]
-    assert "validate" in steps["submit"]
+    assert "seen [(0, 1)]" in steps["submit"], "of the dev split, which it is tried on first"
+    assert not [e for e in read_events(result.folder) if e["kind"] == "grade" and e["split"] == "test"][:-1]
     assert "seen [(0, 1)]" in steps["validate"]
+
+
+def test_code_that_fails_on_the_test_split_alone_is_told_nothing_and_may_do_so_twice(
+    play: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlgym_core.grading.sealed import Grade, Grader
+
+    genuine = Grader.grade
+
+    def choosy(grader: Grader, archive: Any, split: Any) -> Grade:
+        if split == "test":
+            return Grade("invalid_submission", message="seen [(0, 1)]")
+        return genuine(grader, archive, split)
+
+    monkeypatch.setattr(Grader, "grade", choosy)
+    script = [item for number in range(5) for item in (write(f"# {number}\n{HONEST}"), SUBMIT)]
+    result = play(script)
+    submits = [e for e in read_events(result.folder) if e["kind"] == "step" and e["tool"] == "submit"]
+    assert len(submits) == 3
+    assert not [e for e in submits if "seen" in e["observation"]]
+    assert (result.status, result.score) == ("invalid_submission", None)
 
 
 # --- canaries ---------------------------------------------------------------------------------------------------------
@@ -272,15 +299,16 @@ echo searched
 
 @pytest.mark.timeout(400)  # greps the whole box, and a cold disk is slow
 def test_a_canary_in_grader_data_and_answers_is_found_nowhere(
-    play: Callable[..., RunResult], task_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    play: Callable[..., RunResult], game: Task, task_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLGYM_CANARY", CANARY)
     grade = f"import mlgym_peer as peer\npeer.scored({{'Score': 1.0}}, details={{'c': '{CANARY}'}})\n"
     folder = task_folder(grade=grade)
     (folder / "private" / f"answers-{CANARY}.csv").write_text(f"id,label\n1,{CANARY}\n")
+    (folder / "image" / "Dockerfile").write_text((game.folder / "image" / "Dockerfile").read_text())
     control = f"echo {CANARY} > planted.txt"
     script = [SEARCH, "echo 1 > answer.csv", VALIDATE, SEARCH, control, SEARCH, SUBMIT]
-    result = play(script, task=load_folder(folder), size="full")
+    result = play(script, task=load_task_folder(folder), size="full")
     seen = [e["observation"] for e in read_events(result.folder) if e["kind"] == "step"]
     assert result.status == "scored"
     assert result.document["sealed"]

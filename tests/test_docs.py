@@ -12,7 +12,7 @@ import yaml
 from support import write_task
 
 from mlgym_core import hookspecs
-from mlgym_core.taskfile import load_task
+from mlgym_core.taskfile import load_task_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -36,7 +36,7 @@ def test_the_task_file_of_the_guide_loads(tmp_path: Path) -> None:
     folder = write_task(tmp_path / "task")
     (folder / "task.yaml").write_text(text)
     (folder / "public" / "player.py").write_text("")
-    assert load_task(folder).id == yaml.safe_load(text)["id"]
+    assert load_task_folder(folder).id == yaml.safe_load(text)["id"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

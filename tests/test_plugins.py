@@ -9,7 +9,8 @@ import pytest
 from support import PluginFolder
 
 from mlgym_core import plugins as room
-from mlgym_core.errors import PluginError, UnknownTaskError, UsageError
+from mlgym_core.backends import choose
+from mlgym_core.errors import BackendUnavailableError, PluginError, UnknownTaskError, UsageError
 from mlgym_core.plugins import Registry, list_tasks, load_task
 
 BROKEN = {
@@ -31,6 +32,13 @@ BROKEN = {
         @hookimpl
         def mlgym_register_everything():
             return []
+        """),
+    "wrong-kind": textwrap.dedent("""
+        from mlgym_core import hookimpl
+
+        @hookimpl
+        def mlgym_register_tools():
+            return [5]
         """),
     "wrong-argument": textwrap.dedent("""
         from mlgym_core import hookimpl
@@ -110,7 +118,6 @@ def test_a_broken_plugin_is_rolled_back_reported_once_and_harms_nobody(plugins_h
         assert "half-a-tool" not in names
     assert len(warnings) == 1
     assert "plug-bad 1.0" in warnings[0]
-    assert [broken.name for broken in registry.broken] == ["bad"]
 
 
 def test_a_hanging_import_is_cut_off(plugins_here: PluginFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +151,24 @@ def test_an_observer_that_raises_is_left_out_from_then_on(plugins_here: PluginFo
     registry.notify("mlgym_run_event", run_id="r", event={"kind": "step"})
     registry.notify("mlgym_run_event", run_id="r", event={"kind": "step"})
     assert len(warnings) == 1
+
+
+def test_a_backend_that_fails_to_start_is_passed_over_by_auto(plugins_here: PluginFolder) -> None:
+    source = textwrap.dedent("""
+        from mlgym_core import hookimpl
+        from mlgym_core.hookspecs import BackendEntry
+
+        @hookimpl
+        def mlgym_register_backends():
+            return [BackendEntry("burnt", lambda _: 1 / 0, rank=1), BackendEntry("empty", lambda _: None, rank=2)]
+        """)
+    plugins_here.add("plug_burnt", source, {"mlgym": {"burnt": "plug_burnt"}})
+    choice = choose(Registry(), "auto")
+    assert choice.backend.name in ("docker", "local")
+    assert "burnt" in choice.why
+    assert "empty" in choice.why
+    with pytest.raises(BackendUnavailableError, match="division by zero"):
+        choose(Registry(), "burnt")
 
 
 def test_an_unknown_choice_lists_the_possible_ones() -> None:

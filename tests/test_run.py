@@ -16,15 +16,16 @@ import pytest
 import yaml
 from support import PluginFolder
 
-from mlgym_core import Action, RunConfig, open_episode, read_result, run
+from mlgym_core import Action, Episode, RunConfig, open_episode, read_result, run
+from mlgym_core.agent.base import Budget
 from mlgym_core.errors import InvalidSubmissionError, RecordError, UsageError
-from mlgym_core.hookspecs import ModelEntry
-from mlgym_core.models.base import ContextOverflowError, Message, Reply, Usage
-from mlgym_core.plugins import Registry
+from mlgym_core.grading.sealed import derive_seed
+from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
 from mlgym_core.record import read_events
 from mlgym_core.runner import grade_folder
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task
+from mlgym_core.sandbox.local import LocalBackend
+from mlgym_core.task import SPLITS, Task
+from mlgym_core.taskfile import load_task_folder
 from mlgym_core.tools.base import Tool
 
 # Reads one number; dev and test differ, so that a test can tell which was scored.
@@ -41,7 +42,7 @@ peer.scored({"Score": value if job.split == "test" else value / 10})
 
 @pytest.fixture
 def task(task_folder: Callable[..., Path]) -> Task:
-    return load_task(task_folder(grade=GRADE))
+    return load_task_folder(task_folder(grade=GRADE))
 
 
 @pytest.fixture
@@ -118,8 +119,9 @@ def test_validations_are_counted_when_they_are_scored(play: Callable[..., dict[s
 
 def test_a_script_that_ends_without_submitting_is_graded_and_reported(play: Callable[..., dict[str, Any]]) -> None:
     document = play([put(6)])
-    assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "model_error", 3)
-    assert "without a submit" in document["message"]
+    assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "stopped", 0)
+    notices = [e["text"] for e in read_events(document["folder"]) if e["kind"] == "notice"]
+    assert "ended after 1 actions, and no submission had been accepted" in notices[0]
     assert document["scores"]["test"] == {"Score": 6.0}
 
 
@@ -198,7 +200,7 @@ def test_a_failing_grader_gives_no_score_and_loses_nothing(
     script = tmp_path / "script.yaml"
     script.write_text(yaml.safe_dump([put(1), VALIDATE, SUBMIT]))
     limits = {"grading_seconds": 1.0}
-    broken = run(RunConfig(_with_limits(load_task(folder), **limits), f"scripted:{script}", backend="local"))
+    broken = run(RunConfig(load_task_folder(folder), f"scripted:{script}", backend="local", limits=limits))
     assert (broken.status, broken.exit_code, broken.score) == ("grader_error", 3, None)
     assert broken.document["scores"]["test"] == {}
     assert broken.document["scores"]["dev"] == []
@@ -211,12 +213,6 @@ def test_a_failing_grader_gives_no_score_and_loses_nothing(
         assert "score: 0.99" in grades[-1]["log"]
 
 
-def _with_limits(task: Task, **limits: Any) -> Task:
-    from attrs import evolve
-
-    return evolve(task, limits=evolve(task.limits, **limits))
-
-
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +220,7 @@ class FakeModel:
     """Charges for every call; does what it was told to."""
 
     name = "fake"
+    remote = False
 
     def __init__(self, replies: Sequence[Reply | BaseException]) -> None:
         self._replies = list(replies)
@@ -236,17 +233,10 @@ class FakeModel:
 
 
 def run_fake(task: Task, replies: Sequence[Reply | BaseException], **options: Any) -> dict[str, Any]:
-    class WithFake(Registry):
-        def collect(self, hook: str, **arguments: Any) -> list[Any]:
-            extra = [ModelEntry("fake", lambda argument, context: FakeModel(replies), remote=False)]
-            return super().collect(hook, **arguments) + (extra if hook == "mlgym_register_models" else [])
-
-    return dict(run(RunConfig(task, model="fake", backend="local", **options), registry=WithFake()).document)
+    return dict(run(RunConfig(task, model=FakeModel(replies), backend="local", **options)).document)
 
 
 def test_limits_of_cost_tokens_and_time_end_a_run_with_their_reason(task: Task) -> None:
-    from mlgym_core.models.base import ToolCall
-
     paid = Reply("", (ToolCall("1", "bash", {"command": put(1)}),), Usage(10, 5, 0.5))
     document = run_fake(task, [paid], limits={"cost_usd": 2.0})
     assert (document["reason"], document["cost"], document["steps"]) == ("cost", {"usd": 2.0, "known": True}, 3)
@@ -263,12 +253,66 @@ def test_a_full_context_ends_the_run_and_is_graded(task: Task) -> None:
     assert (document["reason"], document["status"]) == ("context", "no_submission")
 
 
-def test_a_bug_in_a_model_plugin_is_recorded_and_raised(task: Task, tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        run_fake(task, [ZeroDivisionError("bug")])
+def test_a_bug_in_a_model_ends_the_work_and_not_the_run(task: Task, tmp_path: Path) -> None:
+    good = Reply("", (ToolCall("1", "bash", {"command": put(3)}),), Usage())
+    document = run_fake(task, [good, ZeroDivisionError("bug")])
+    assert (document["reason"], document["status"], document["scores"]["test"]) == (
+        "model_error",
+        "scored",
+        {"Score": 3.0},
+    )
+    assert "ZeroDivisionError: bug" in document["message"]
     (folder,) = (tmp_path / "runs").iterdir()
-    assert read_result(folder)["status"] == "infra_error"
-    assert "ZeroDivisionError" in read_result(folder)["message"]
+    (event,) = (e for e in read_events(folder) if e["kind"] == "agent_failed")
+    assert "Traceback" in event["traceback"]
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -5.0, None])
+def test_a_price_that_makes_no_sense_is_an_unknown_one(task: Task, cost: float | None) -> None:
+    odd = Reply("", (ToolCall("1", "bash", {"command": "true"}),), Usage(1, 1, cost))
+    document = run_fake(task, [odd], limits={"steps": 2})
+    assert document["cost"] == {"usd": 0.0, "known": False}
+
+
+def test_arguments_that_are_no_json_are_answered_and_recorded(task: Task) -> None:
+    odd = Reply("", (ToolCall("1", "bash", {"command": "echo hi", "timeout": float("nan")}),), Usage())
+    document = run_fake(task, [odd], limits={"steps": 1})
+    assert document["reason"] == "steps"
+
+
+class OwnAgent:
+    """A program inside the sandbox, started with one step."""
+
+    name = "own-name"
+
+    def run(self, episode: Episode, budget: Budget) -> str:
+        episode.step(Action("bash", {"command": f"sh -c '{put(4)}'", "timeout": 60}))
+        episode.step(Action("submit"))
+        return "whatever"
+
+
+def test_agents_models_and_backends_of_ones_own_are_taken_as_they_are(task: Task) -> None:
+    result = run(RunConfig(task, model=FakeModel([]), agent=OwnAgent(), backend=LocalBackend()))
+    document = result.document
+    assert (document["agent"], document["reason"], document["scores"]["test"]) == (
+        "own-name",
+        "submitted",
+        {"Score": 4.0},
+    )
+
+
+def test_a_remote_model_is_not_let_into_plain_processes_unasked(task: Task, tmp_path: Path) -> None:
+    class Remote(FakeModel):
+        remote = True
+
+    with pytest.raises(UsageError, match="--allow-unsafe"):
+        run(RunConfig(task, model=Remote([]), backend="local:plain"))
+    with pytest.raises(UsageError, match="allow_unsafe=True"), open_episode(RunConfig(task, backend="local:plain")):
+        pass
+    assert not (tmp_path / "runs").exists()
+    with open_episode(RunConfig(task, backend="local:plain", allow_unsafe=True)) as episode:
+        episode.reset()
+        assert episode.step("echo hi").observation == "hi"
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------
@@ -283,6 +327,11 @@ def test_a_bug_in_a_model_plugin_is_recorded_and_raised(task: Task, tmp_path: Pa
         ({"backend": "cloud"}, "unknown backend 'cloud'"),
         ({"limits": {"steps": 0}}, "must be positive"),
         ({"limits": {"stops": 1}}, "unknown limit 'stops'"),
+        ({"limits": {"steps": None}}, "limits.steps: None is not a whole number"),
+        ({"limits": {"cost_usd": float("inf")}}, "must be positive"),
+        ({"limits": {"wall_seconds": "5"}}, "not a number"),
+        ({"backend": "local:cloud"}, "local:isolated or local:plain"),
+        ({"agent": "default:x"}, "takes no argument"),
         ({"source": "hub"}, "has no data"),
         ({"validate_on": "train"}, "dev or test"),
         ({"network": "some"}, "none or full"),
@@ -318,7 +367,7 @@ def test_an_unwritable_run_folder_is_an_error_before_anything_starts(task: Task,
 
 
 def test_an_episode_is_stepped_without_agent_and_model(task: Task) -> None:
-    with open_episode(RunConfig(task, backend="local")) as episode:
+    with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
         with pytest.raises(UsageError, match="reset"):
             episode.step("ls")
         assert "Do {this}" in episode.reset()
@@ -334,11 +383,69 @@ def test_an_episode_is_stepped_without_agent_and_model(task: Task) -> None:
         assert episode.submitted.grades["test"].metrics == {"Score": 2.0}
 
 
+def test_an_episode_of_ones_own_leaves_a_whole_record(task: Task, tmp_path: Path) -> None:
+    with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
+        episode.reset()
+        episode.step(put(2))
+        episode.finish("stopped")
+    (folder,) = (tmp_path / "runs").iterdir()
+    document = read_result(folder)
+    assert (document["status"], document["reason"], document["model"]) == ("scored", "stopped", None)
+    assert document["scores"]["test"] == {"Score": 2.0}
+    manifest = json.loads((folder / "run.json").read_text())
+    assert set(manifest["images"]) == {"agent", "grader"}
+    assert manifest["tools"] == ["bash", "validate", "submit"]
+    kinds = [e["kind"] for e in read_events(folder)]
+    assert (kinds[0], kinds[-1]) == ("start", "end")
+
+
+def test_leaving_an_episode_grades_nothing_by_itself(task: Task, tmp_path: Path) -> None:
+    with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
+        episode.reset()
+        episode.step(put(2))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_result(folder)["status"] == "no_submission"
+
+
+def test_listeners_see_what_is_recorded(task: Task, tmp_path: Path) -> None:
+    seen: list[Any] = []
+    result = run(RunConfig(task, backend="local"), seen.append)
+    recorded = list(read_events(result.folder))
+    assert seen == recorded
+
+
+def test_a_grader_that_prints_its_seed_does_not_put_it_into_the_record(task_folder: Callable[..., Path]) -> None:
+    grade = "import mlgym_peer as peer\nprint(peer.job().seed)\npeer.scored({'Score': 1.0})\n"
+    seen: list[str] = []
+    secret = bytes(range(16))
+    task = load_task_folder(task_folder(grade=grade))
+    result = run(RunConfig(task, backend="local", secret=secret), lambda event: seen.append(json.dumps(event)))
+    seeds = [derive_seed(secret, task.id, split) for split in SPLITS]
+    text = "".join(seen) + (result.folder / "events.jsonl").read_text()
+    assert "[redacted]" in text
+    assert not [seed for seed in seeds if seed in text]
+
+
+def test_a_run_cleans_up_after_dead_ones(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    monkeypatch.setenv("MLGYM_SCRATCH", str(scratch))
+    script = (
+        "import os, signal\nfrom pathlib import Path\nfrom mlgym_core import *\n"
+        f"config = RunConfig(load_task_folder(Path({str(task.folder)!r})), backend='local', allow_unsafe=True)\n"
+        "with open_episode(config) as episode:\n    episode.reset()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    assert len(list(scratch.glob("*/*"))) == 1
+    result = run(RunConfig(task, backend="local"))
+    assert [e for e in read_events(result.folder) if e["kind"] == "reaped"]
+    assert not list(scratch.glob("*/*"))
+
+
 def test_many_episodes_run_in_threads_at_once(task: Task) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def one(number: int) -> float:
-        with open_episode(RunConfig(task, backend="local")) as episode:
+        with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
             episode.reset()
             episode.step(put(number))
             episode.step(Action("submit"))
@@ -378,7 +485,7 @@ def test_run_ends_with_a_table(command: PluginFolder) -> None:
     done = command.run("run", "sample-task", "--backend", "local")
     assert done.returncode == 0
     assert "scored (submitted)" in done.stdout
-    assert "1.0000" in done.stdout
+    assert "improvement" in done.stdout
 
 
 def test_baseline_and_grade_and_show(command: PluginFolder, tmp_path: Path) -> None:
@@ -417,12 +524,42 @@ def test_bad_usage_exits_2_without_a_traceback(
     assert done.stdout == ""
 
 
-def test_errors_are_json_too_when_asked_for(command: PluginFolder) -> None:
-    done = command.run("run", "smaple-task", "--json")
-    assert json.loads(done.stdout)["error"]["type"] == "UnknownTaskError"
+@pytest.mark.parametrize(
+    ("arguments", "kind"), [(["smaple-task"], "UnknownTaskError"), (["sample-task", "--modle", "x"], "UsageError")]
+)
+def test_errors_are_json_too_when_asked_for(command: PluginFolder, arguments: list[str], kind: str) -> None:
+    done = command.run("run", *arguments, "--json")
+    assert json.loads(done.stdout)["error"]["type"] == kind
+    assert done.returncode == 2
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_mistakes_in_a_script_are_found_before_anything_runs(command: PluginFolder, tmp_path: Path) -> None:
+    script = tmp_path / "script.yaml"
+    for action, message in (
+        ({"tool": "validat"}, "no tool 'validat'"),
+        ({"tool": "bash", "arguments": {"cmd": "ls"}}, "argument 'command' is missing"),
+        ("submit", "write {tool: submit}"),
+    ):
+        script.write_text(yaml.safe_dump(["ls", action]))
+        done = command.run("run", "sample-task", "--model", f"scripted:{script}")
+        assert done.returncode == 2
+        assert "action 2" in done.stderr
+        assert message in done.stderr
+
+
+def test_progress_shows_what_went_wrong(command: PluginFolder, tmp_path: Path) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text(
+        yaml.safe_dump(["exit 7", SUBMIT, {"tool": "bash", "arguments": {"command": "sleep 9", "timeout": 1}}])
+    )
+    done = command.run("run", "sample-task", "--model", f"scripted:{script}", "--backend", "local")
+    assert done.returncode == 1
+    assert "[exit code 7]" in done.stderr
+    assert "answer.csv is missing" in done.stderr
+    assert "[killed at its time limit]" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("again", [False, True])
 def test_an_interrupted_run_is_recorded_and_cleaned_up(
     command: PluginFolder, tmp_path: Path, number: signal.Signals, code: int, again: bool
@@ -447,8 +584,10 @@ def test_an_interrupted_run_is_recorded_and_cleaned_up(
     process.send_signal(number)
     if again:
         process.send_signal(number)
-    process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=30)
     assert process.returncode == code
+    assert json.loads(output)["status"] == "interrupted"
+    assert b"record: " in errors
     (folder,) = runs.iterdir()
     assert read_result(folder)["status"] == "interrupted"
     assert not list(scratch.glob("*/*")), "a sandbox was left behind"

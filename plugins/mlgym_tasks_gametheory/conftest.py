@@ -12,7 +12,7 @@ from grading.boxes import PipeBackend
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.sealed import Grade, Grader
 from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task
+from mlgym_core.taskfile import load_task_folder
 from mlgym_tasks_gametheory.lockstep import Stream
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ def grade_strategy(tmp_path: Path) -> GradeStrategy:
 def games() -> dict[str, Task]:
     """All three, by package folder."""
     names = ("battle_of_sexes", "prisoners_dilemma", "blotto")
-    return {name: load_task(HERE / name / "src" / f"mlgym_task_{name}") for name in names}
+    return {name: load_task_folder(HERE / name / "src" / f"mlgym_task_{name}") for name in names}
 
 
 @pytest.fixture(scope="session")

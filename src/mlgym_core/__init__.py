@@ -12,17 +12,21 @@ if TYPE_CHECKING:
     from mlgym_core.episode import Action, Episode, StepResult
     from mlgym_core.errors import MLGymError
     from mlgym_core.hookspecs import hookimpl
+    from mlgym_core.models.base import ModelSettings, Price
+    from mlgym_core.plan import RunConfig
     from mlgym_core.plugins import list_tasks, load_task
     from mlgym_core.record import read_result
-    from mlgym_core.runner import RunConfig, grade_folder, open_episode, run
+    from mlgym_core.runner import grade_folder, open_episode, run
     from mlgym_core.task import Task
-    from mlgym_core.taskfile import load_task as load_task_folder
+    from mlgym_core.taskfile import load_task_folder
 
 _HOMES = {
     "Action": "episode",
     "Episode": "episode",
     "MLGymError": "errors",
-    "RunConfig": "runner",
+    "ModelSettings": "models.base",
+    "Price": "models.base",
+    "RunConfig": "plan",
     "StepResult": "episode",
     "Task": "task",
     "grade_folder": "runner",
@@ -34,12 +38,13 @@ _HOMES = {
     "read_result": "record",
     "run": "runner",
 }
-_RENAMED = {"load_task_folder": "load_task"}
 
 __all__ = [
     "Action",
     "Episode",
     "MLGymError",
+    "ModelSettings",
+    "Price",
     "RunConfig",
     "StepResult",
     "Task",
@@ -60,7 +65,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'mlgym_core' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"mlgym_core.{home}"), _RENAMED.get(name, name))
+    return getattr(import_module(f"mlgym_core.{home}"), name)
 
 
 def __dir__() -> list[str]:

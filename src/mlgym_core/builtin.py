@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mlgym_core.errors import UsageError
 from mlgym_core.hookspecs import AgentEntry, BackendEntry, ModelEntry, hookimpl
 
 if TYPE_CHECKING:
-    from mlgym_core.agent.base import Agent
+    from mlgym_core.agent.base import Agent, AgentContext
     from mlgym_core.models.base import Model, ModelContext
     from mlgym_core.sandbox.base import Backend
     from mlgym_core.tools.base import Tool
@@ -24,16 +25,17 @@ def mlgym_register_tools() -> Iterable[Tool]:
 
 @hookimpl
 def mlgym_register_backends() -> Iterable[BackendEntry]:
-    """``local``."""
-    return [BackendEntry("local", _local, rank=100)]
+    """``docker`` and ``local``."""
+    return [BackendEntry("docker", _docker, rank=10), BackendEntry("local", _local, rank=100)]
 
 
 @hookimpl
 def mlgym_register_models() -> Iterable[ModelEntry]:
-    """``baseline`` and ``scripted:<file>``."""
+    """``baseline``, ``scripted:<file>`` and ``litellm:<provider/model>``."""
     return [
         ModelEntry("baseline", _baseline, "run the task's shipped baseline, validate, submit", remote=False),
         ModelEntry("scripted", _scripted, "scripted:<file> plays a list of actions", remote=False),
+        ModelEntry("litellm", _litellm, "litellm:<provider/model> asks a model service (extra: litellm)", remote=True),
     ]
 
 
@@ -46,10 +48,19 @@ def mlgym_register_agents() -> Iterable[AgentEntry]:
     ]
 
 
-def _local() -> Backend:
+def _docker(argument: str) -> Backend:
+    from mlgym_core.sandbox.docker import DockerBackend
+
+    return DockerBackend(host=argument or None)
+
+
+def _local(argument: str) -> Backend:
     from mlgym_core.sandbox.local import LocalBackend
 
-    return LocalBackend()
+    kinds = {"": None, "isolated": True, "plain": False}
+    if argument not in kinds:
+        raise UsageError(f"backend local:{argument} does not exist; choose local, local:isolated or local:plain")
+    return LocalBackend(isolate=kinds[argument])
 
 
 def _baseline(argument: str, context: ModelContext) -> Model:
@@ -64,13 +75,24 @@ def _scripted(argument: str, context: ModelContext) -> Model:
     return scripted(argument, context)
 
 
-def _tool_agent(model: Model) -> Agent:
+def _litellm(argument: str, context: ModelContext) -> Model:
+    from mlgym_core.models.litellm import create
+
+    return create(argument, context)
+
+
+def _tool_agent(argument: str, context: AgentContext) -> Agent:
+    return _react("default", argument, context, native_tools=True)
+
+
+def _text_agent(argument: str, context: AgentContext) -> Agent:
+    return _react("text", argument, context, native_tools=False)
+
+
+def _react(name: str, argument: str, context: AgentContext, native_tools: bool) -> Agent:
     from mlgym_core.agent.react import ReactAgent
 
-    return ReactAgent("default", model, native_tools=True)
-
-
-def _text_agent(model: Model) -> Agent:
-    from mlgym_core.agent.react import ReactAgent
-
-    return ReactAgent("text", model, native_tools=False)
+    if argument:
+        raise UsageError(f"the agent {name!r} takes no argument, got {argument!r}; use --agent {name}")
+    assert context.model is not None
+    return ReactAgent(name, context.model, native_tools=native_tools)

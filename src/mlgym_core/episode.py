@@ -8,13 +8,23 @@ from typing import Any, Self
 
 from attrs import evolve, field, frozen
 
-from mlgym_core.errors import InvalidSubmissionError, MissingSubmissionError, SandboxLostError, UsageError
+from mlgym_core.errors import (
+    InfrastructureError,
+    InvalidSubmissionError,
+    MissingSubmissionError,
+    MLGymError,
+    SandboxLostError,
+    UsageError,
+)
 from mlgym_core.grading.archive import Archive, freeze
-from mlgym_core.grading.sealed import Grade, Grader
+from mlgym_core.grading.grade import Grade
+from mlgym_core.grading.sealed import Grader
 from mlgym_core.record import RunRecord
 from mlgym_core.sandbox.base import ActionResult, Sandbox
-from mlgym_core.task import Limits, Split, Task
+from mlgym_core.task import Split, Task
 from mlgym_core.tools.base import Tool, ToolArgumentError, ToolOutput
+
+TEST_FAILURES = 2  #: submissions of code that may fail on the test split alone before one counts
 
 
 @frozen
@@ -71,7 +81,6 @@ class Episode:
         grader: scores frozen submissions.
         record: where everything is written.
         tools: what the agent may call.
-        limits: steps, action and wall-clock limits; the task's own when ``None``.
         size: of the task's data.
         validate_on: split that ``validate`` scores; ``test`` reproduces the published protocol.
         keep: leave the sandbox running at the end, for debugging.
@@ -90,20 +99,21 @@ class Episode:
         grader: Grader,
         record: RunRecord,
         tools: Sequence[Tool],
-        limits: Limits | None = None,
         size: str = "full",
         validate_on: Split = "dev",
         keep: bool = False,
     ) -> None:
         self.task = task
         self.size = size
-        self.limits = limits or task.limits
+        self.limits = task.limits
         self.tools = tuple(tools)
         self.steps = 0
         self.attempts: list[Attempt] = []
         self.submitted: Attempt | None = None
         self.outcome = "no_submission"
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = {tool.name: tool for tool in self.tools}
+        if len(self._tools) < len(self.tools):
+            raise UsageError("two plugins offer a tool of the same name; uninstall one of them (see: mlgym plugins)")
         self._open = open_sandbox
         self._sandbox: Sandbox | None = None
         self._grader = grader
@@ -113,7 +123,9 @@ class Episode:
         self._started = 0.0
         self._validations = 0
         self._reason: str | None = None
+        self._closed = False
         self._test_grades: dict[str, Grade] = {}
+        self._test_failures = 0
 
     @property
     def workdir(self) -> str:
@@ -122,8 +134,18 @@ class Episode:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds since ``reset``."""
-        return time.monotonic() - self._started
+        """Wall-clock seconds since ``reset``; 0 before."""
+        return time.monotonic() - self._started if self._sandbox is not None else 0.0
+
+    @property
+    def reason(self) -> str | None:
+        """Why the episode is over; ``None`` while it is not."""
+        return self._reason
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the limit on wall-clock time is reached."""
+        return self.limits.wall_seconds is not None and self.seconds >= self.limits.wall_seconds
 
     def reset(self) -> str:
         """Open a fresh sandbox and return the task's description.
@@ -146,8 +168,8 @@ class Episode:
             UsageError: the episode has not been reset, or is over.
             SandboxLostError: the sandbox died and could not be brought back.
         """
-        if self._reason is not None:
-            raise UsageError(f"the episode is over ({self._reason}); open another one")
+        if self._reason is not None or self._closed:
+            raise UsageError(f"the episode is over ({self._reason or 'closed'}); open another one")
         if isinstance(action, str):
             action = Action("bash", {"command": action})
         self._live()
@@ -155,7 +177,7 @@ class Episode:
         started = time.monotonic()
         output = self._apply(action)
         seconds = round(time.monotonic() - started, 6)
-        self._reason = self._end_of(output)
+        self._reason = self._end()
         self.log(
             "step",
             step=self.steps,
@@ -174,16 +196,17 @@ class Episode:
         At a limit the workspace is frozen and graded if valid, else the newest valid archive is.
         """
         self._reason = self._reason or reason
-        if self.submitted is None and self._sandbox is not None:
+        if self.submitted is None and self._sandbox is not None and not self._closed:
             self._submit_rest(lost=reason == "sandbox_lost")
         self.attempts = [self._with_test(attempt) for attempt in self.attempts]
 
     def close(self) -> None:
         """Close the sandbox (or leave it, if it is to be kept); harmless when repeated."""
-        if self._sandbox is not None:
+        if self._sandbox is not None and not self._closed:
             if self._keep:
                 self.log("kept", how_to_enter=self._sandbox.enter_hint())
             self._sandbox.close(keep=self._keep)
+        self._closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -204,6 +227,14 @@ class Episode:
             seconds = min(seconds, max(0.1, self.limits.wall_seconds - self.seconds))
         return self._live().run(command, seconds, self._record.output_stem(self.steps))
 
+    def read_file(self, path: str, limit: int) -> bytes:
+        """Read a file of the sandbox as the agent's user."""
+        return self._live().read_file(path, limit)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Write a file of the sandbox as the agent's user."""
+        self._live().write_file(path, data)
+
     def validate(self) -> ToolOutput:
         """Freeze and score on the dev split. Only submissions that are scored count against the limit."""
         left = self.limits.validations - self._validations
@@ -215,29 +246,47 @@ class Episode:
             return self._refused(str(error))
         grade = self._grade(archive, self._validate_on)
         if grade.outcome != "scored":
-            return self._not_scored(grade, str(grade.message))
+            return self._not_scored(grade, self._validate_on)
         self._validations += 1
         self.attempts.append(Attempt(self.steps, archive, {self._validate_on: grade}))
         text = f"{self._validate_on} score: {_scores(grade)}. {left - 1} validations left."
         return ToolOutput(text, {"outcome": grade.outcome, "split": self._validate_on, "metrics": grade.metrics})
 
     def submit(self) -> ToolOutput:
-        """Freeze, score on the test split and end the episode. An invalid submission costs the step, no more."""
+        """Freeze, score on the test split and end the episode. An invalid submission costs the step, no more.
+
+        Code that fails on the dev split is not run on the test split at all, and code that fails on the test split
+        alone counts as the submission after :data:`TEST_FAILURES` times: each failure could carry a bit of the
+        hidden instances out.
+        """
         self._live().stop_processes()
         try:
             archive = self._freeze()
         except InvalidSubmissionError as error:
             return self._refused(str(error))
+        if self._runs_code and not self._ran_on_dev(archive):
+            tried = self._grade(archive, "dev")
+            if tried.outcome == "invalid_submission":
+                return self._not_scored(tried, "dev")
         grade = self._grade(archive, "test")
         if grade.outcome == "invalid_submission":
-            return self._not_scored(grade, self._discreet(grade))
+            self._test_failures += 1
+            if not self._runs_code or self._test_failures <= TEST_FAILURES:
+                return self._not_scored(grade, "test")
         self._accept(archive, grade)
         text = (
             "Submitted."
             if grade.outcome == "scored"
             else "Submitted; the grader failed, the submission is kept and can be graded again."
         )
-        return ToolOutput(text, {"outcome": grade.outcome, "split": "test"}, done=True)
+        return ToolOutput(text, {"outcome": grade.outcome, "split": "test"})
+
+    @property
+    def _runs_code(self) -> bool:
+        return self.task.submission.kind != "csv"
+
+    def _ran_on_dev(self, archive: Archive) -> bool:
+        return any(a.archive.digest == archive.digest and "dev" in a.grades for a in self.attempts)
 
     def _live(self) -> Sandbox:
         if self._sandbox is None:
@@ -253,15 +302,18 @@ class Episode:
             return tool.run(self, action.arguments)
         except ToolArgumentError as error:
             return ToolOutput(str(error), {"error": "arguments"})
+        except MLGymError:
+            raise
+        except Exception as error:
+            self.log("tool_failed", tool=action.tool, error=repr(error))
+            return ToolOutput(f"The tool {action.tool} failed: {error!r:.500}", {"error": "tool"})
 
-    def _end_of(self, output: ToolOutput) -> str | None:
-        if output.done:
+    def _end(self) -> str | None:
+        if self.submitted is not None:
             return "submitted"
         if self.steps >= self.limits.steps:
             return "steps"
-        if self.limits.wall_seconds is not None and self.seconds >= self.limits.wall_seconds:
-            return "time"
-        return None
+        return "time" if self.out_of_time else None
 
     def _freeze(self) -> Archive:
         submission = self.task.submission
@@ -281,45 +333,42 @@ class Episode:
     def _refused(self, reason: str) -> ToolOutput:
         return ToolOutput(f"Invalid submission: {reason}", {"outcome": "invalid_submission", "message": reason})
 
-    def _not_scored(self, grade: Grade, message: str) -> ToolOutput:
+    def _not_scored(self, grade: Grade, split: Split) -> ToolOutput:
         if grade.outcome == "grader_error":
             return ToolOutput(
                 "The grader failed; this is not your fault and was not counted.", {"outcome": grade.outcome}
             )
-        return self._refused(message)
-
-    def _discreet(self, grade: Grade) -> str:
-        """What may be said of a failure on the test split: code could smuggle hidden instances out in its errors."""
-        if self.task.submission.kind == "csv":
-            return str(grade.message)
-        return "it failed while it was run on the test split; run validate to see why on the dev split"
+        if split == "test" and self._runs_code:
+            # Code could smuggle hidden instances out in its errors.
+            return self._refused("it failed on the test split although it ran on the dev split; make it more robust")
+        return self._refused(grade.message)
 
     def _accept(self, archive: Archive, grade: Grade) -> None:
-        known = [a for a in self.attempts if a.archive.digest == archive.digest]
-        grades: dict[Split, Grade] = {**(known[-1].grades if known else {}), "test": grade}
-        self.submitted = Attempt(self.steps, archive, grades)
+        self.submitted = Attempt(self.steps, archive, {"test": grade})
         self.outcome = grade.outcome
         self.attempts.append(self.submitted)
 
     def _submit_rest(self, lost: bool) -> None:
         """No submission was accepted: take the workspace as it is, else the newest valid archive."""
-        if not lost:
-            try:
+        try:
+            if not lost:
                 self._live().stop_processes()
-                archive = self._freeze()
-                grade = self._grade(archive, "test")
-            except MissingSubmissionError:
-                pass
-            except InvalidSubmissionError as error:
-                self.outcome = "invalid_submission"
-                self.log("invalid_submission", message=str(error))
-            except SandboxLostError as error:
-                self.log("sandbox_lost", message=str(error))
-            else:
-                if grade.outcome != "invalid_submission":
-                    self._accept(archive, grade)
-                    return
-                self.outcome = "invalid_submission"
+            archive = self._freeze()
+        except MissingSubmissionError:
+            pass
+        except InvalidSubmissionError as error:
+            self.outcome = "invalid_submission"
+            self.log("invalid_submission", message=str(error))
+        except InfrastructureError as error:
+            if not lost and not isinstance(error, SandboxLostError):
+                raise
+            self.log("sandbox_lost", message=str(error))
+        else:
+            grade = self._grade(archive, "test")
+            if grade.outcome != "invalid_submission":
+                self._accept(archive, grade)
+                return
+            self.outcome = "invalid_submission"
         if self.attempts:
             newest = self.attempts[-1]
             self._accept(newest.archive, self._grade(newest.archive, "test"))

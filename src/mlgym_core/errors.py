@@ -39,6 +39,10 @@ class MissingSubmissionError(InvalidSubmissionError):
     """Nothing was handed in at all."""
 
 
+class ExportError(MLGymError):
+    """The agent's workspace cannot be taken out as it is; the message is written for the agent."""
+
+
 class InfrastructureError(MLGymError):
     """The machine, the engine or the disk failed; neither agent nor task is at fault."""
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
-from attrs import frozen
+from attrs import field, frozen, validators
 
 if TYPE_CHECKING:
     import typer
 
-    from mlgym_core.agent.base import Agent
+    from mlgym_core.agent.base import Agent, AgentContext
     from mlgym_core.models.base import Model, ModelContext
     from mlgym_core.sandbox.base import Backend
     from mlgym_core.task import Task
@@ -33,15 +33,15 @@ class BackendEntry:
     """A container backend on offer.
 
     Attributes:
-        name: value of ``--backend``.
-        create: returns the backend, or raises :class:`~mlgym_core.errors.BackendUnavailableError` saying
-            what was tried and what would help.
+        name: what stands before the colon in ``--backend name:argument``.
+        create: called with the text after the colon (``""`` if none); returns the backend, or raises
+            :class:`~mlgym_core.errors.BackendUnavailableError` saying what was tried and what would help.
         rank: ``auto`` takes the available backend with the lowest rank (docker 10, podman 20, local 100).
     """
 
     name: str
-    create: Callable[[], Backend]
-    rank: int = 50
+    create: Callable[[str], Backend]
+    rank: int = field(default=50, validator=validators.instance_of(int))
 
 
 @frozen
@@ -64,10 +64,16 @@ class ModelEntry:
 
 @frozen
 class AgentEntry:
-    """An agent on offer: the loop around a model, or a program inside the sandbox."""
+    """An agent on offer: the loop around a model, or a program inside the sandbox.
+
+    Attributes:
+        name: what stands before the colon in ``--agent name:argument``.
+        create: called with the text after the colon (``""`` if none) and the run's context.
+        help: one line for people.
+    """
 
     name: str
-    create: Callable[[Model], Agent]
+    create: Callable[[str, AgentContext], Agent]
     help: str = ""
 
 

@@ -11,13 +11,14 @@ import os
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from mlgym_core.errors import PluginError, UnknownTaskError, UsageError
+from mlgym_core.errors import PluginError, TaskSpecError, UnknownTaskError, UsageError
 
 if TYPE_CHECKING:
     import pluggy
@@ -47,16 +48,6 @@ class TaskListing:
         return f"{self.distribution}:{self.id}"
 
 
-@frozen
-class BrokenPlugin:
-    """A plugin that could not be used, and why."""
-
-    name: str
-    group: str
-    distribution: str
-    cause: str
-
-
 def list_tasks() -> list[TaskListing]:
     """Every installed task, sorted by id; reads metadata only."""
     return sorted(
@@ -83,6 +74,8 @@ def load_task(name: str) -> Task:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
+        if isinstance(error, TaskSpecError):
+            raise PluginError(f"task {wanted!r} of {distribution} {version}: {error}") from error
         raise PluginError(
             f"the plugin of task {wanted!r} ({distribution} {version}) is broken: {_one_line(error)}; "
             f"reinstall {distribution} or report it to its authors"
@@ -124,24 +117,27 @@ class Registry:
     """The behaviour plugins and the core's own, asked hook by hook.
 
     Args:
-        warn: called once for each broken plugin with a sentence; default writes to standard error.
+        warn: called once for each broken plugin with a sentence; a Python warning by default.
     """
 
     def __init__(self, warn: Callable[[str], None] | None = None) -> None:
-        self._warn = warn or (lambda text: print(text, file=sys.stderr))  # noqa: T201
+        self._warn = warn or (lambda text: warnings.warn(text, stacklevel=4))
         self._manager: pluggy.PluginManager | None = None
         self._points: dict[str, EntryPoint] = {}
-        self.broken: list[BrokenPlugin] = []
+        self._lock = threading.RLock()
 
-    def collect(self, hook: str, **arguments: Any) -> list[Any]:
+    def collect(self, hook: str) -> list[Any]:
         """Everything that all plugins return for one registering hook; a plugin that raises contributes nothing."""
         items: list[Any] = []
         for plugin_name, implementation in self._implementations(hook):
-            given = {name: arguments[name] for name in implementation.argnames}
             try:
-                items += list(implementation.function(**given) or ())
+                offered = list(implementation.function() or ())
+                for item in offered:
+                    _check_kind(hook, item)
             except BaseException as error:
                 self._fail(plugin_name, error)
+            else:
+                items += offered
         return items
 
     def choose(self, hook: str, name: str, what: str) -> Any:
@@ -166,7 +162,7 @@ class Registry:
         for plugin_name, implementation in self._implementations(hook):
             try:
                 implementation.function(**{name: arguments[name] for name in implementation.argnames})
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._fail(plugin_name, error)
 
     def observes(self, hook: str) -> bool:
@@ -178,23 +174,21 @@ class Registry:
         return [(impl.plugin_name, impl) for impl in getattr(manager.hook, hook).get_hookimpls()]
 
     def _load(self) -> pluggy.PluginManager:
-        if self._manager is None:
-            from mlgym_core import builtin
+        with self._lock:
+            if self._manager is None:
+                from mlgym_core import builtin
 
-            self._manager = _manager()
-            self._manager.register(builtin, "mlgym_core.builtin")
-            for point in _points(BEHAVIOUR):
-                self._register(point)
-        return self._manager
-
-    def _register(self, point: EntryPoint) -> None:
-        assert self._manager is not None
-        name = f"{_origin(point)[0]}:{point.name}"
-        self._points[name] = point
-        try:
-            _register(self._manager, _import(point), name)
-        except BaseException as error:
-            self._fail(name, error)
+                manager = _manager()
+                manager.register(builtin, "mlgym_core.builtin")
+                for point in _points(BEHAVIOUR):
+                    name = f"{_origin(point)[0]}:{point.name}"
+                    self._points[name] = point
+                    try:
+                        _register(manager, _import(point), name)
+                    except BaseException as error:
+                        self._fail(name, error)
+                self._manager = manager
+            return self._manager
 
     def _fail(self, plugin_name: str, error: BaseException) -> None:
         """Roll the plugin back and report it once; in strict mode raise instead."""
@@ -206,11 +200,26 @@ class Registry:
         if self._manager is not None and self._manager.has_plugin(plugin_name):
             self._manager.unregister(name=plugin_name)
         distribution, version = _origin(point)
-        self.broken.append(BrokenPlugin(point.name, point.group, distribution, _one_line(error)))
         self._warn(
             f"mlgym: plugin {point.name!r} of {distribution} {version} is broken and left out: {_one_line(error)} "
             f"(details: mlgym plugins)"
         )
+
+
+def _check_kind(hook: str, item: Any) -> None:
+    """Raise TypeError for what a registering hook must not return."""
+    from mlgym_core import hookspecs
+    from mlgym_core.tools.base import Tool
+
+    kinds: dict[str, type] = {
+        "mlgym_register_tools": Tool,
+        "mlgym_register_backends": hookspecs.BackendEntry,
+        "mlgym_register_models": hookspecs.ModelEntry,
+        "mlgym_register_agents": hookspecs.AgentEntry,
+    }
+    kind = kinds.get(hook)
+    if kind is not None and not isinstance(item, kind):
+        raise TypeError(f"{hook} returned {item!r:.80}, not a {kind.__name__}")
 
 
 def _manager() -> pluggy.PluginManager:
@@ -291,9 +300,11 @@ def examine(group: str, name: str, distribution: str) -> str | None:
 def _collect_all(module: Any) -> None:
     manager = _manager()
     _register(manager, module, module.__name__)
-    for hook in ("tools", "backends", "models", "agents", "commands"):
-        for items in getattr(manager.hook, f"mlgym_register_{hook}")():
-            list(items or ())
+    for name, hook in vars(manager.hook).items():
+        if name.startswith("mlgym_register_"):
+            for items in hook():
+                for item in items or ():
+                    _check_kind(name, item)
 
 
 def installed_plugins() -> Iterator[tuple[str, EntryPoint, str, str]]:
@@ -318,5 +329,6 @@ def _summary(point: EntryPoint) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(traceback.format_exception_only(error)[-1].split())
+    place = f" ({error.filename}, line {error.lineno})" if isinstance(error, SyntaxError) and error.filename else ""
+    text = " ".join(traceback.format_exception_only(error)[-1].split()) + place
     return text if len(text) <= 500 else text[:497] + "..."

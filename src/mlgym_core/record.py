@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 import json
+import math
 import os
 import secrets
 import time
@@ -22,16 +24,22 @@ MANIFEST = "run.json"
 EVENTS = "events.jsonl"
 RESULT = "result.json"
 
-STATUSES = (
-    "scored",
-    "invalid_submission",
-    "no_submission",
-    "grader_error",
-    "infra_error",
-    "interrupted",
-    "not_started",
+#: Why an agent's work ended. ``stopped``: it left without submitting.
+REASONS = (
+    "submitted",
+    "steps",
+    "cost",
+    "tokens",
+    "time",
+    "context",
+    "format",
+    "model_error",
+    "sandbox_lost",
+    "stopped",
 )
-REASONS = ("submitted", "steps", "cost", "tokens", "time", "context", "format", "model_error", "sandbox_lost")
+_MAX_DEPTH = 40
+_LARGEST = 2**63
+_LONGEST_REPR = 1000
 
 Listener = Callable[[Mapping[str, Any]], None]
 
@@ -40,7 +48,7 @@ class Redactor:
     """Replaces secrets in everything that is written."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._values: list[tuple[str, str]] = []
+        self._values: list[str] = []
         for value in values:
             self.add(value)
 
@@ -52,16 +60,14 @@ class Redactor:
 
     def add(self, value: str) -> None:
         """Hide this value from now on."""
-        escaped = json.dumps(value, ensure_ascii=False)[1:-1]
-        self._values.append((value, "[redacted]"))
-        if escaped != value:
-            self._values.append((escaped, "[redacted]"))
+        self._values.append(value)
+        self._values.sort(key=len, reverse=True)  # a secret within a longer one must not spoil the longer one
 
     def __call__(self, text: str) -> str:
         """The text without the secrets."""
-        for value, replacement in self._values:
+        for value in self._values:
             if value in text:
-                text = text.replace(value, replacement)
+                text = text.replace(value, "[redacted]")
         return text
 
 
@@ -97,8 +103,8 @@ class RunRecord:
 
     def event(self, kind: str, **content: Any) -> None:
         """Append one event; it is on its way to the disk when this returns."""
-        event = {"t": round(time.monotonic() - self._started, 6), "kind": kind, **content}
-        line = memoryview((self.redact(encode(event)) + "\n").encode("utf-8", "replace"))
+        event = plain({"t": round(time.monotonic() - self._started, 6), "kind": kind, **content}, self.redact)
+        line = memoryview((encode(event) + "\n").encode())
         with _explained(self.folder):
             while line:
                 line = line[self._events.write(line) :]
@@ -129,10 +135,9 @@ class RunRecord:
         self.close()
 
     def _write(self, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
-        text = self.redact(encode(content, indent=2)) + "\n"
+        written: dict[str, Any] = plain(content, self.redact)
         with _explained(self.folder):
-            write_atomically(self.folder / name, text.encode("utf-8", "replace"))
-        written: dict[str, Any] = json.loads(text)
+            write_atomically(self.folder / name, (encode(written, indent=2) + "\n").encode())
         return written
 
 
@@ -142,11 +147,47 @@ def new_run_id(task: str) -> str:
 
 
 def encode(content: Any, indent: int | None = None) -> str:
-    """Strict JSON: attrs classes become objects, paths and sets become strings and lists, NaN is refused."""
+    """Strict JSON of plain values; NaN and infinities are refused.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
     separators = (",", ":") if indent is None else None
-    return json.dumps(
-        content, default=_plain, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators
-    )
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators)
+
+
+def plain(value: Any, redact: Callable[[str], str] = str, depth: int = _MAX_DEPTH) -> Any:
+    """A value as strict JSON has it; whatever came from outside can be recorded.
+
+    attrs classes and mappings become objects, paths text, sets sorted lists, enumerations their values, numbers that
+    are not finite ``null``, and anything else (or nested too deeply) a shortened ``repr``.
+
+    Args:
+        value: what is to be recorded.
+        redact: applied to every text, names in objects included. Lone surrogates become question marks.
+        depth: levels of nesting that are kept.
+    """
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return redact(str(value).encode("utf-8", "replace").decode())
+    if isinstance(value, int):
+        return int(value) if abs(value) < _LARGEST else redact(f"{value:.6e}" if abs(value) < 10**300 else "huge")
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if depth == 0:
+        return redact(repr(type(value)))
+    if isinstance(value, Mapping):
+        return {plain(str(name), redact): plain(item, redact, depth - 1) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, redact, depth - 1) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item, redact, depth - 1) for item in value), key=repr)
+    if attrs.has(type(value)):
+        return {a.name: plain(getattr(value, a.name), redact, depth - 1) for a in attrs.fields(type(value))}
+    return redact(str(value) if isinstance(value, os.PathLike) else repr(value)[:_LONGEST_REPR])
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -199,18 +240,6 @@ def read_result(folder: Path | str) -> dict[str, Any]:
     except ValueError as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
     return result
-
-
-def _plain(value: Any) -> Any:
-    if attrs.has(type(value)):
-        return attrs.asdict(value, recurse=False)
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} cannot be recorded")
 
 
 class _explained:  # noqa: N801 - reads as a statement

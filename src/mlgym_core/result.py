@@ -8,9 +8,10 @@ from typing import Any
 
 from attrs import frozen
 
-from mlgym_core.episode import Attempt, Episode
-from mlgym_core.grading.sealed import Grade
-from mlgym_core.task import Metric, Task
+from mlgym_core.episode import Attempt
+from mlgym_core.grading.grade import Grade
+from mlgym_core.record import read_result
+from mlgym_core.task import Capability, Metric, Split, Task
 
 EXIT_CODES = {
     "scored": 0,
@@ -35,6 +36,15 @@ class RunResult:
     document: Mapping[str, Any]
     folder: Path
 
+    @classmethod
+    def read(cls, folder: Path) -> RunResult:
+        """The result that a run has left in its folder.
+
+        Raises:
+            RecordError: there is none.
+        """
+        return cls(read_result(folder), folder)
+
     @property
     def status(self) -> str:
         """One of :data:`mlgym_core.record.STATUSES`."""
@@ -55,12 +65,11 @@ class RunResult:
         return EXIT_CODES[self.status]
 
 
-def scores(task: Task, episode: Episode) -> dict[str, Any]:
+def scores(task: Task, attempts: Sequence[Attempt], submitted: Attempt | None) -> dict[str, Any]:
     """Section ``scores`` of the result: every dev score, the test score, the best attempt."""
     primary = task.primary
-    attempts = episode.attempts
-    dev = [_attempt(a, split) for a in attempts for split in a.grades if split == "dev"]
-    final = _grade(episode.submitted, "test") if episode.submitted else None
+    dev = [_attempt(a, "dev") for a in attempts if "dev" in a.grades]
+    final = _grade(submitted, "test") if submitted else None
     best = _best(attempts, primary, by="test")
     best_on_dev = _best(attempts, primary, by="dev")
     return {
@@ -69,6 +78,28 @@ def scores(task: Task, episode: Episode) -> dict[str, Any]:
         "test_standard_error": dict(final.standard_error) if final else {},
         "best_attempt": _attempt(best, "test") if best else {},
         "best_on_dev": _attempt(best_on_dev, "test") if best_on_dev else {},
+    }
+
+
+def grade_document(task: Task, size: str, grade: Grade, backend: str, missing: Sequence[str]) -> dict[str, Any]:
+    """A grading outside a run, in the terms of ``result.json``."""
+    return {
+        "schema": 1,
+        "task": task.id,
+        "protocol": task.protocol,
+        "size": size,
+        "backend": backend,
+        "sealed": Capability.ISOLATION not in missing,
+        "missing_capabilities": list(missing),
+        "status": grade.outcome,
+        "message": grade.message,
+        "scores": {"test": dict(grade.metrics), "test_standard_error": dict(grade.standard_error)},
+        "primary_metric": task.primary.name,
+        "baseline": baseline_of(task, size),
+        "improvement": improvement(task, size, grade.metrics.get(task.primary.name)),
+        "details": dict(grade.details),
+        "log": grade.log,
+        "grading_s": round(grade.seconds, 3),
     }
 
 
@@ -86,17 +117,17 @@ def improvement(task: Task, size: str, score: float | None) -> float | None:
     return task.primary.sign * (score - baseline.value)
 
 
-def _attempt(attempt: Attempt, split: Any) -> dict[str, Any]:
+def _attempt(attempt: Attempt, split: Split) -> dict[str, Any]:
     grade = attempt.grades.get(split)
     metrics = dict(grade.metrics) if grade and grade.outcome == "scored" else {}
     return {**metrics, "step": attempt.step, "archive": attempt.archive.digest}
 
 
-def _grade(attempt: Attempt, split: Any) -> Grade | None:
+def _grade(attempt: Attempt, split: Split) -> Grade | None:
     grade = attempt.grades.get(split)
     return grade if grade and grade.outcome == "scored" else None
 
 
-def _best(attempts: Sequence[Attempt], metric: Metric, by: str) -> Attempt | None:
+def _best(attempts: Sequence[Attempt], metric: Metric, by: Split) -> Attempt | None:
     scored = [(grade.metrics[metric.name], a) for a in attempts if (grade := _grade(a, by))]
     return max(scored, key=lambda pair: metric.sign * pair[0])[1] if scored else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,18 @@ Direction = Literal["up", "down"]
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
 DEFAULT_SIZE = "full"
+
+
+class Capability(enum.StrEnum):
+    """What a backend can enforce. A run records those it wanted and did not get."""
+
+    ISOLATION = "isolation"  #: own file system, processes and unprivileged user: scores can be sealed
+    NETWORK_NONE = "network_none"
+    MEMORY = "memory"
+    CPU = "cpu"
+    PIDS = "pids"
+    GPU = "gpu"
+    SNAPSHOT = "snapshot"
 
 
 @frozen
@@ -75,7 +88,7 @@ class Resources:
     memory_mb: int = 4096
     pids: int = 512
     gpus: int = 0
-    required: tuple[str, ...] = ()
+    required: tuple[Capability, ...] = ()
 
 
 @frozen

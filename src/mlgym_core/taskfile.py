@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
 import types
 import typing
+from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,14 +17,15 @@ import yaml
 from cattrs import Converter
 
 from mlgym_core.errors import TaskSpecError
-from mlgym_core.task import DEFAULT_SIZE, Task
+from mlgym_core.task import DEFAULT_SIZE, Capability, Limits, Resources, Task
 
 SCHEMA = 1
 _HOST_FIELDS = {"folder", "distribution", "version"}
+_MAY_BE_ZERO = {"gpus", "validations"}
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-def load_task(folder: Path, distribution: str = "", version: str = "") -> Task:
+def load_task_folder(folder: Path, distribution: str = "", version: str = "") -> Task:
     """Read and check the task in ``folder``.
 
     Raises:
@@ -44,13 +47,27 @@ def load_task(folder: Path, distribution: str = "", version: str = "") -> Task:
     return task
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that occurs twice, and numbers too long to be meant."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        found = super().construct_mapping(node, deep)
+        if len(found) != len(node.value):
+            raise yaml.constructor.ConstructorError(None, None, "a key occurs twice", node.start_mark)
+        return found
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        raw = yaml.safe_load(path.read_text("utf-8"))
+        raw = yaml.load(path.read_text("utf-8"), _StrictLoader)
+        json.dumps(raw, allow_nan=False)
     except FileNotFoundError:
         raise TaskSpecError(f"{path} is missing; a task package needs one beside its __init__.py") from None
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise TaskSpecError(f"{path} cannot be read: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = "it nests too deeply" if isinstance(error, RecursionError) else str(error)
+        raise TaskSpecError(f"{path} may hold text, finite numbers, lists and mappings only: {reason}") from error
     if not isinstance(raw, dict):
         raise TaskSpecError(f"{path} must be a mapping of keys to values, not {type(raw).__name__}")
     if raw.get("schema") != SCHEMA:
@@ -104,7 +121,13 @@ def _converter() -> Converter:
 
         converter.register_structure_hook(kind, structure)
 
+    def structure_capability(value: Any, _: type) -> Capability:
+        if value not in list(Capability):
+            raise ValueError(f"{value!r} is no capability; choose from {', '.join(Capability)}")
+        return Capability(value)
+
     strict(str, (str,))
+    converter.register_structure_hook(Capability, structure_capability)
     strict(int, (int,))
     strict(float, (int, float))
 
@@ -126,7 +149,12 @@ def _explain(error: Exception) -> str:
     from cattrs.v import format_exception
 
     def words(error: BaseException, kind: type | None) -> str:
-        return str(error) if type(error) is ValueError else format_exception(error, kind)
+        if type(error) is ValueError:
+            return str(error)
+        choices = typing.get_args(kind) if kind is not None else ()
+        if choices and all(isinstance(choice, str) for choice in choices):
+            return f"choose from {', '.join(choices)}"
+        return format_exception(error, kind)
 
     lines = transform_error(error, path="task", format_exception=words)
     return "; ".join(
@@ -136,7 +164,6 @@ def _explain(error: Exception) -> str:
 
 def _problem(task: Task) -> str | None:
     """The first rule of the contract that the structured task breaks, in words."""
-    submission = task.submission
     files = {
         "description.md": (task.folder / "description.md").is_file(),
         "private/grade.py": (task.folder / "private" / "grade.py").is_file(),
@@ -147,12 +174,21 @@ def _problem(task: Task) -> str | None:
     for name, present in files.items():
         if not present:
             return f"the package lacks {name}"
+    try:
+        task.description()
+    except UnicodeDecodeError:
+        return "description.md is not UTF-8; save it as UTF-8"
     if not _ID.fullmatch(task.id):
         return f"id {task.id!r} must be lower-case words joined by hyphens"
     if not task.metrics:
         return "metrics: at least one is needed; the first one is primary"
     if DEFAULT_SIZE not in task.sizes:
         return f"sizes: {DEFAULT_SIZE!r} is required; it is the size that published scores refer to"
+    return _submission_problem(task) or _limits_problem(task)
+
+
+def _submission_problem(task: Task) -> str | None:
+    submission = task.submission
     if not submission.paths:
         return "submission.paths: name at least one file or folder"
     for path in submission.paths:
@@ -161,19 +197,57 @@ def _problem(task: Task) -> str | None:
             return f"submission.paths: {path!r} must be a path inside the workspace"
     if submission.kind != "csv" and not submission.player:
         return f"submission.player: a {submission.kind} submission is run, so name the public file that runs it"
+    problem = _include_problem(task)
+    if problem:
+        return problem
     if submission.player and submission.player not in task.public_files():
         return f"submission.player: {submission.player!r} is not among the public files"
-    return _limits_problem(task)
+    return None
+
+
+def _include_problem(task: Task) -> str | None:
+    for side, specs in (("public", task.include.public), ("private", task.include.private)):
+        for index, spec in enumerate(specs):
+            where = f"include.{side}[{index}]"
+            package, separator, inside = spec.partition(":")
+            if not separator or not inside:
+                return f"{where}: {spec!r} must have the form package:path/inside/it"
+            try:
+                found = resources.files(package).joinpath(inside)
+            except ModuleNotFoundError:
+                return f"{where}: package {package!r} is not installed; make it a dependency of the task's package"
+            if not found.is_file():
+                return f"{where}: package {package!r} has no file {inside}"
+            if (task.folder / side / Path(inside).name).exists():
+                return f"{where}: the task has a file {Path(inside).name} of its own in {side}/; rename one of them"
+    return None
 
 
 def _limits_problem(task: Task) -> str | None:
-    for section in (task.limits, task.resources):
-        for name, value in attrs.asdict(section).items():
-            if name == "required":
-                continue
-            low = 0 if name in ("gpus", "validations") else 1e-9
-            if value is not None and not (math.isfinite(value) and value >= low):
-                return f"{type(section).__name__.lower()}.{name}: {value} must be positive"
+    sizes = {"submission.max_bytes": task.submission.max_bytes, "submission.max_files": task.submission.max_files}
+    for name, value in sizes.items():
+        if value < 1:
+            return f"{name}: {value} must be positive"
+    return numbers_problem(task.limits) or numbers_problem(task.resources) or _baseline_problem(task)
+
+
+def numbers_problem(section: Limits | Resources) -> str | None:
+    """The first number of limits or resources that makes no sense, in words; ``None`` when all do."""
+    hints = typing.get_type_hints(type(section))
+    for a in attrs.fields(type(section)):
+        value = getattr(section, a.name)
+        if a.name == "required" or (value is None and type(None) in typing.get_args(hints[a.name])):
+            continue
+        name = f"{type(section).__name__.lower()}.{a.name}"
+        whole = int in (hints[a.name], *typing.get_args(hints[a.name]))
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            return f"{name}: {value!r} is not a {'whole ' if whole else ''}number"
+        if not math.isfinite(value) or value < 0 or (value == 0 and a.name not in _MAY_BE_ZERO):
+            return f"{name}: {value} must be positive"
+    return None
+
+
+def _baseline_problem(task: Task) -> str | None:
     known = {metric.name for metric in task.metrics}
     for size, scores in task.baseline.scores.items():
         if size not in task.sizes:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgym_core.grading.archive import freeze_folder
-from mlgym_core.grading.peer import BOOT
 from mlgym_core.grading.sealed import Grade, Grader
 from mlgym_core.sandbox.base import BoxSpec, Connection, Peer, PreparedImage
 from mlgym_core.sandbox.pipes import spawn
@@ -66,7 +65,7 @@ class PipeBackend:
 
     name = "pipes"
 
-    def __init__(self, program: str = BOOT) -> None:
+    def __init__(self, program: str | None = None) -> None:
         self.specs: list[BoxSpec] = []
         self.peers: list[PipePeer] = []
         self.prepared: list[str] = []
@@ -76,9 +75,9 @@ class PipeBackend:
         self.prepared.append(role)
         return PreparedImage(role, role)
 
-    def open_peer(self, spec: BoxSpec) -> Peer:
+    def open_peer(self, spec: BoxSpec, program: str) -> Peer:
         self.specs.append(spec)
-        self.peers.append(PipePeer(spec, self._program))
+        self.peers.append(PipePeer(spec, self._program or program))
         return self.peers[-1]
 
     def all_gone(self) -> bool:

@@ -155,7 +155,8 @@ def test_boxes_hold_only_what_is_theirs(tmp_path: Path, backend: PipeBackend) ->
     grade = Grader(task, backend, "run", "full", SECRET, Data()).grade(archive, "dev")  # type: ignore[arg-type]
     assert grade.details["player"] == ["answer.py", "data/x", "lib/mlgym_peer.py", "player.py", "starter.txt"]
     assert grade.details["grader"] == [
-        "data/private/x", "data/public/x", "job.json", "lib/mlgym_peer.py", "private/grade.py", "submission/answer.py"
+        "data/private/x", "data/public/x", "job.json", "lib/mlgym_peer.py", "lib/mlgym_table.py", "private/grade.py",
+        "submission/answer.py",
     ]  # fmt: skip
     assert grade.details["read"] == ["private", "public"]
     secret = derive_seed(SECRET, task.id, "dev")

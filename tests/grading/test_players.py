@@ -145,10 +145,10 @@ def test_a_box_that_does_not_start_is_nobodys_submission(tmp_path: Path) -> None
 
 
 class SecondFails(PipeBackend):
-    def open_peer(self, spec):  # type: ignore[no-untyped-def]
+    def open_peer(self, spec, program):  # type: ignore[no-untyped-def]
         if spec.role == "player":
             raise InfrastructureError("the engine refused")
-        return super().open_peer(spec)
+        return super().open_peer(spec, program)
 
 
 @pytest.mark.parametrize("text", [DOUBLE])

@@ -40,7 +40,7 @@ def test_what_the_agent_gets_and_what_it_does_not(games: dict[str, Task], name: 
     assert set(task.public_files()) == {"strategy.py", "player.py"}
     assert set(task.private_files()) == {"grade.py", "opponent.py", "lockstep.py"}
     told = task.description().lower()
-    for word in ("payoff", "history", "10 rounds", "standard error", "hidden", "1,800", "only the history"):
+    for word in ("payoff", "history", "10 rounds", "standard error", "hidden", "only the history"):
         assert word in told
     for hidden in ("0.8", "pavlov", "grim", "tit", "uniform"):
         assert hidden not in told

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
+import math
 from typing import TYPE_CHECKING, Protocol
 
-from mlgym_core.task import Limits
+from attrs import frozen
+
+from mlgym_core.task import Limits, Task
 
 if TYPE_CHECKING:
     from mlgym_core.episode import Episode
-    from mlgym_core.models.base import Usage
+    from mlgym_core.models.base import Model, Usage
 
 
 class Agent(Protocol):
@@ -29,8 +31,24 @@ class Agent(Protocol):
         """
 
 
+@frozen
+class AgentContext:
+    """What an agent may know of the run when it is created.
+
+    Attributes:
+        network: of the sandbox, for an agent that is a program inside it.
+        model: what it asks; an agent that is a program of its own may ignore it.
+    """
+
+    task: Task
+    size: str
+    seed: int
+    network: str
+    model: Model | None
+
+
 class Budget:
-    """Counts what a run uses of the model and of time. Steps are counted by the episode.
+    """Counts what a run uses of the model. Steps and time are the episode's.
 
     Args:
         limits: ``None`` in a field means no limit.
@@ -39,7 +57,6 @@ class Budget:
         prompt_tokens, completion_tokens: so far.
         cost_usd: so far; only what is known.
         cost_known: false once a call had no known price.
-        calls: model calls so far.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -48,40 +65,26 @@ class Budget:
         self.completion_tokens = 0
         self.cost_usd = 0.0
         self.cost_known = True
-        self.calls = 0
-        self._started = time.monotonic()
 
     @property
     def tokens(self) -> int:
         """Prompt and completion tokens so far."""
         return self.prompt_tokens + self.completion_tokens
 
-    def start_clock(self) -> None:
-        """Seconds count from here."""
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock seconds since the first step could be taken."""
-        return time.monotonic() - self._started
-
     def charge(self, usage: Usage) -> None:
-        """Count one model call, whatever became of it."""
-        self.calls += 1
-        self.prompt_tokens += usage.prompt_tokens
-        self.completion_tokens += usage.completion_tokens
-        if usage.cost_usd is None:
+        """Count one model call, whatever became of it. A price that makes no sense is an unknown one."""
+        self.prompt_tokens += max(0, usage.prompt_tokens)
+        self.completion_tokens += max(0, usage.completion_tokens)
+        if usage.cost_usd is None or not 0 <= usage.cost_usd < math.inf:
             self.cost_known = False
         else:
             self.cost_usd += usage.cost_usd
 
     def exhausted(self) -> str | None:
-        """``cost``, ``tokens`` or ``time`` when that limit is reached, else ``None``."""
+        """``cost`` or ``tokens`` when that limit is reached, else ``None``."""
         limits = self.limits
         if limits.cost_usd is not None and self.cost_usd >= limits.cost_usd:
             return "cost"
         if limits.tokens is not None and self.tokens >= limits.tokens:
             return "tokens"
-        if limits.wall_seconds is not None and self.seconds >= limits.wall_seconds:
-            return "time"
         return None

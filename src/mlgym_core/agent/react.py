@@ -8,7 +8,16 @@ from mlgym_core.agent.base import Budget
 from mlgym_core.agent.parsing import MalformedReplyError, fenced_action, tool_actions
 from mlgym_core.agent.prompts import render, task_prompt
 from mlgym_core.episode import Action, Episode
-from mlgym_core.models.base import ContextOverflowError, Message, Model, Reply
+from mlgym_core.models.base import (
+    BudgetExhaustedError,
+    ContextOverflowError,
+    FailedAttempt,
+    Message,
+    Metered,
+    Model,
+    ModelStopped,
+    Reply,
+)
 from mlgym_core.tools.base import Tool
 
 FORMAT_RETRIES = 3
@@ -37,17 +46,24 @@ class ReactAgent:
             ModelError: the model service failed for good.
         """
         system = "system_tools" if self._native else "system_text"
+        if isinstance(self._model, Metered):
+            self._model.attach(_RunMeter(episode, budget))
         talk = _Conversation(episode)
         talk.add(Message("system", render(system, {}).strip()), Message("user", task_prompt(episode)))
         malformed = 0
         while True:
-            reason = budget.exhausted()
+            reason = _limit(episode, budget)
             if reason:
                 return reason
             try:
                 reply = self._ask(talk, episode, budget)
             except ContextOverflowError:
                 return "context"
+            except BudgetExhaustedError as error:
+                return error.reason
+            except ModelStopped as stopped:
+                episode.log("notice", text=str(stopped))
+                return "stopped"
             talk.messages.append(Message("assistant", reply.text, reply.tool_calls))
             try:
                 actions = self._parse(reply, episode.tools)
@@ -64,8 +80,9 @@ class ReactAgent:
                 return reason
 
     def _ask(self, talk: _Conversation, episode: Episode, budget: Budget) -> Reply:
-        episode.log("model_request", messages=len(talk.messages))
-        reply = self._model.complete(talk.messages, episode.tools if self._native else ())
+        tools = episode.tools if self._native else ()
+        episode.log("model_request", messages=len(talk.messages), tools=[tool.name for tool in tools])
+        reply = self._model.complete(talk.messages, tools)
         budget.charge(reply.usage)
         episode.log("model_reply", reply=reply, cost_usd=budget.cost_usd, tokens=budget.tokens)
         return reply
@@ -85,7 +102,7 @@ class ReactAgent:
         self, actions: list[tuple[str | None, Action]], episode: Episode, budget: Budget, talk: _Conversation
     ) -> str | None:
         for call_id, action in actions:
-            reason = budget.exhausted()
+            reason = _limit(episode, budget)
             if reason:
                 return reason
             result = episode.step(action)
@@ -94,6 +111,34 @@ class ReactAgent:
             text = f"{result.observation}\n[step {result.step} of {episode.limits.steps}]"
             talk.add(Message("user", text) if call_id is None else Message("tool", text, tool_call_id=call_id))
         return None
+
+
+def _limit(episode: Episode, budget: Budget) -> str | None:
+    """The limit that has been reached, if any."""
+    return budget.exhausted() or ("time" if episode.out_of_time else None)
+
+
+class _RunMeter:
+    """Charges a run's budget for attempts that failed, and records them."""
+
+    def __init__(self, episode: Episode, budget: Budget) -> None:
+        self._log = episode.log
+        self._episode = episode
+        self._budget = budget
+
+    def seconds_left(self) -> float | None:
+        limit = self._episode.limits.wall_seconds
+        return None if limit is None else limit - self._episode.seconds
+
+    def exhausted(self) -> str | None:
+        return _limit(self._episode, self._budget)
+
+    def failed(self, attempt: FailedAttempt) -> None:
+        self._budget.charge(attempt.usage)
+        self._log("model_attempt", attempt=attempt, cost_usd=self._budget.cost_usd, tokens=self._budget.tokens)
+
+    def notice(self, text: str) -> None:
+        self._log("notice", text=text)
 
 
 class _Conversation:

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from mlgym_core.cli import baseline, clean, grade, plugins, run, tasks
+from mlgym_core.cli import baseline, clean, data, grade, image, plugins, run, tasks
 from mlgym_core.errors import MLGymError
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ app.add_typer(tasks.app, name="tasks")
 app.command("plugins")(plugins.command)
 app.command("baseline")(baseline.command)
 app.command("grade")(grade.command)
+app.add_typer(data.app, name="data")
+app.add_typer(image.app, name="image")
 app.command("clean")(clean.command)
 
 
@@ -40,15 +42,33 @@ def _options(version: bool = typer.Option(False, "--version", help="Show the ver
 
 
 def main() -> None:
-    """Entry point: expected errors become one line on stderr and the exit code that they carry."""
+    """Entry point: expected errors become one line on stderr, with ``--json`` a document too, and their exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that knows only ASCII
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except MLGymError as error:
-        if "--json" in sys.argv:
-            typer.echo(json.dumps({"schema": 1, "error": {"type": type(error).__name__, "message": str(error)}}))
-        typer.echo(f"mlgym: {error}", err=True)
-        sys.exit(error.exit_code)
+        _fail(type(error).__name__, str(error), error.exit_code)
+    except _CLICK_ERROR as error:
+        name = "help" if error.exit_code == 0 else "UsageError"
+        _fail(name, f"{error.format_message()} (see: mlgym --help)", error.exit_code)
+    except _ABORT:
+        sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (mlgym tasks | head); there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+# typer brings its own copy of click's exceptions or click itself, depending on its version.
+_CLICK_ERROR: type[typer.BadParameter] = next(  # its base, really
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+_ABORT = typer.Abort
+
+
+def _fail(kind: str, message: str, code: int) -> None:
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"schema": 1, "error": {"type": kind, "message": message}}, ensure_ascii=False))
+    typer.echo(f"mlgym: {message}", err=True)
+    sys.exit(code)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,47 +17,46 @@ def command(
     backend: options.Backend = "auto",
     size: options.Size = "full",
     source: options.Source = None,
+    seed: Annotated[int, typer.Option(help="Seed of the data that the submission was made for.")] = 0,
     as_json: options.Json = False,
     no_build: options.NoBuild = False,
 ) -> None:
     """Grade the submission in a folder on the test split, with a fresh secret."""
     from mlgym_core.cli.signals import interruptible
-    from mlgym_core.errors import InvalidSubmissionError
     from mlgym_core.plugins import load_task
+    from mlgym_core.record import encode, plain
     from mlgym_core.result import EXIT_CODES
-    from mlgym_core.runner import grade_folder
+    from mlgym_core.runner import graded_document
 
-    loaded = load_task(task)
-    document: dict[str, object] = {"schema": 1, "task": loaded.id, "protocol": loaded.protocol, "size": size}
     with interruptible():
-        try:
-            grade = grade_folder(loaded, folder, backend=backend, size=size, source=source, build=not no_build)
-        except InvalidSubmissionError as error:
-            document |= {"status": "invalid_submission", "scores": {"test": {}}, "message": str(error)}
-        else:
-            document |= {
-                "status": grade.outcome,
-                "scores": {"test": dict(grade.metrics), "test_standard_error": dict(grade.standard_error)},
-                "primary_metric": loaded.primary.name,
-                "message": grade.message,
-                "details": dict(grade.details),
-                "log": grade.log,
-            }
+        document = graded_document(
+            load_task(task),
+            folder,
+            backend=backend,
+            size=size,
+            source=source,
+            seed=seed,
+            build=not no_build,
+            progress=partial(typer.echo, err=True),
+        )
     if as_json:
-        typer.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
+        typer.echo(encode(plain(document)))
     else:
         _print(document)
     raise typer.Exit(EXIT_CODES[str(document["status"])])
 
 
-def _print(document: dict[str, object]) -> None:
+def _print(document: dict[str, Any]) -> None:
     scores = document["scores"]
-    assert isinstance(scores, dict)
-    errors = scores.get("test_standard_error", {})
+    errors = scores["test_standard_error"]
     for name, value in scores["test"].items():
-        error = f" ± {errors[name]:.4f}" if name in errors else ""
-        typer.echo(f"{name}: {value:.4f}{error}")
+        error = f" +- {errors[name]:.2g}" if name in errors else ""
+        known = document["baseline"].get(name)
+        beside = f"  (baseline {known['value']:g}, {known['source']})" if known else ""
+        typer.echo(f"{name}: {value:.5g}{error}{beside}")
+    if not document["sealed"]:
+        typer.echo("not sealed: this backend does not isolate", err=True)
     if document["status"] != "scored":
         typer.echo(f"mlgym: {document['status']}: {document['message']}", err=True)
-        if document.get("log"):
+        if document["log"]:
             typer.echo(f"grader's log:\n{document['log']}", err=True)

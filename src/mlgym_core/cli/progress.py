@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ class RunProgress:
         self._action = "preparing"
         self._cost = 0.0
         self._score = "none yet"
+        self.folder: Path | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -45,7 +47,8 @@ class RunProgress:
             handler(event)
 
     def _on_start(self, event: Mapping[str, Any]) -> None:
-        self._limit = event["limits"].steps
+        self._limit = event["limits"]["steps"]
+        self.folder = Path(event["folder"])
         sealed = "sealed" if event["sealed"] else "not sealed"
         self._say(f"{event['task']} with {event['model']} on {event['why']}; {sealed}")
 
@@ -54,24 +57,40 @@ class RunProgress:
         self._say(event["text"])
 
     def _on_reset(self, event: Mapping[str, Any]) -> None:
-        del event
-        self._action = "waiting for the model"
+        self._started = time.monotonic()
+        self._action = f"ready in {event['seconds']:.1f} s"
 
     def _on_model_reply(self, event: Mapping[str, Any]) -> None:
         self._cost = event["cost_usd"]
-        calls = event["reply"].tool_calls
-        self._action = _shorten(_action(calls[0].name, calls[0].arguments or {})) if calls else "thinking"
+        calls = event["reply"]["tool_calls"]
+        if calls:
+            self._step += 1
+            self._action = _shorten(_action(calls[0]["name"], calls[0]["arguments"] or {}))
+        else:
+            self._action = "thinking"
+
+    def _on_model_attempt(self, event: Mapping[str, Any]) -> None:
+        self._cost = event["cost_usd"]
+        attempt = event["attempt"]
+        if attempt["wait"] is not None:
+            message = _shorten(attempt["message"])
+            self._say(f"{attempt['kind'].replace('_', ' ')}: {message}; next try in {attempt['wait']:.1f} s")
+
+    def _on_notice(self, event: Mapping[str, Any]) -> None:
+        self._say(event["text"])
+
+    def _on_malformed_reply(self, event: Mapping[str, Any]) -> None:
+        self._say(f"malformed reply {event['attempt']}: {event['message']}")
 
     def _on_grade(self, event: Mapping[str, Any]) -> None:
         grade = event["grade"]
-        values = ", ".join(f"{name} {value:.6g}" for name, value in grade.metrics.items())
-        self._score = f"{event['split']} {values or grade.outcome}"
+        values = ", ".join(f"{name} {value:.6g}" for name, value in grade["metrics"].items())
+        self._score = f"{event['split']} {values or grade['outcome']}"
 
     def _on_step(self, event: Mapping[str, Any]) -> None:
         self._step = event["step"]
-        self._action = _shorten(_action(event["tool"], event["arguments"]))
-        if self._live is None:
-            self._console.print(Text(self._line()), soft_wrap=True)
+        self._action = _shorten(_action(event["tool"], event["arguments"])) + _trouble(event)
+        self._say(self._line())
 
     def _on_kept(self, event: Mapping[str, Any]) -> None:
         self._say(f"the sandbox was kept; enter it with: {event['how_to_enter']}")
@@ -94,9 +113,9 @@ def result_table(result: RunResult) -> Table:
     """The end of a run: each metric of the test split beside the baseline."""
     document = result.document
     table = Table(title=f"{document['task']}  {document['status']} ({document['reason'] or 'ended early'})")
-    for name, justify in (("metric", "left"), ("dev", "right"), ("test", "right"), ("baseline", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("improvement", justify="right")
+    table.add_column("metric")
+    for name in ("dev", "test", "best attempt", "baseline", "improvement"):
+        table.add_column(name, justify="right")
     found = document["scores"]
     dev = found["dev"][-1] if found["dev"] else {}
     names = list(dict.fromkeys([document["primary_metric"], *found["test"], *document["baseline"]]))
@@ -107,12 +126,13 @@ def result_table(result: RunResult) -> Table:
             name,
             _number(dev.get(name)),
             _number(found["test"].get(name), found["test_standard_error"].get(name)),
+            _number(found["best_attempt"].get(name)),
             f"{known['value']:g} ({known['source']})" if known else "",
-            f"{document['improvement']:+.4f}" if primary and document["improvement"] is not None else "",
+            f"{document['improvement']:+.4g}" if primary and document["improvement"] is not None else "",
         )
     cost = f"${document['cost']['usd']:.2f}" + ("" if document["cost"]["known"] else " or more")
     tokens = sum(document["tokens"].values())
-    sealed = "sealed" if document["sealed"] else "NOT sealed (this backend does not isolate)"
+    sealed = "sealed" if document["sealed"] else "NOT sealed"
     table.caption = f"{document['steps']} steps, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}"
     return table
 
@@ -120,7 +140,19 @@ def result_table(result: RunResult) -> Table:
 def _number(value: float | None, error: float | None = None) -> str:
     if value is None:
         return ""
-    return f"{value:.4f}" + (f" ± {error:.4f}" if error is not None else "")
+    return f"{value:.5g}" + (f" +- {error:.2g}" if error is not None else "")
+
+
+def _trouble(event: Mapping[str, Any]) -> str:
+    """What went wrong with a step, in a few words."""
+    info = event["info"]
+    if info.get("status") == "timed_out":
+        return "  [killed at its time limit]"
+    if info.get("exit_code"):
+        return f"  [exit code {info['exit_code']}]"
+    if ("outcome" in info and info["outcome"] != "scored") or "error" in info:
+        return f"  [{_shorten(event['observation'], 100)}]"
+    return ""
 
 
 def _action(tool: str, arguments: Mapping[str, Any]) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
 from mlgym_core.cli import options
 
 if TYPE_CHECKING:
-    from mlgym_core.runner import RunConfig
+    from mlgym_core.plan import RunConfig
+    from mlgym_core.result import RunResult
+    from mlgym_core.sandbox.base import Network
+    from mlgym_core.task import Split
 
 
 def command(
@@ -29,13 +32,18 @@ def command(
     tokens: options.Tokens = None,
     time: options.Time = None,
     action_time: options.ActionTime = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    max_tokens: options.MaxTokens = None,
+    base_url: options.BaseUrl = None,
+    price: options.PriceOption = None,
     validate_on: options.ValidateOn = "dev",
     keep: options.Keep = False,
     no_build: options.NoBuild = False,
     allow_unsafe: options.AllowUnsafe = False,
 ) -> None:
     """Run a task with a model and an agent, and score what it submits."""
-    from mlgym_core.runner import RunConfig
+    from mlgym_core.plan import RunConfig
 
     config = RunConfig(
         task=task,
@@ -44,14 +52,15 @@ def command(
         backend=backend,
         size=size,
         source=source,
-        network=network,  # type: ignore[arg-type]
+        network=cast("Network", network),
         seed=seed,
         out=out,
         limits=options.limits(steps, cost, tokens, time, action_time),
-        validate_on=validate_on,  # type: ignore[arg-type]
+        validate_on=cast("Split", validate_on),
         keep=keep,
         build=not no_build,
         allow_unsafe=allow_unsafe,
+        settings=options.model_settings(temperature, top_p, max_tokens, base_url, price),
     )
     execute(config, as_json)
 
@@ -60,13 +69,31 @@ def execute(config: RunConfig, as_json: bool) -> None:
     """Run with progress on stderr, print the result and exit with its code."""
     from rich.console import Console
 
-    from mlgym_core.cli.progress import RunProgress, result_table
+    from mlgym_core.cli.progress import RunProgress
     from mlgym_core.cli.signals import interruptible
+    from mlgym_core.plugins import Registry
+    from mlgym_core.result import RunResult
     from mlgym_core.runner import run
 
-    err = Console(stderr=True)
-    with interruptible(), RunProgress(err) as progress:
-        result = run(config, progress.see)
+    progress = RunProgress(Console(stderr=True))
+    registry = Registry(lambda text: typer.echo(text, err=True))
+    try:
+        with interruptible(), progress:
+            result = run(config, progress.see, registry)
+    except typer.Exit:
+        interrupted = RunResult.read(progress.folder) if progress.folder else None
+        if interrupted is not None:
+            _show(interrupted, as_json)
+        raise
+    _show(result, as_json)
+    raise typer.Exit(result.exit_code)
+
+
+def _show(result: RunResult, as_json: bool) -> None:
+    from rich.console import Console
+
+    from mlgym_core.cli.progress import result_table
+
     if as_json:
         typer.echo(json.dumps(result.document, ensure_ascii=False))
     else:
@@ -74,4 +101,3 @@ def execute(config: RunConfig, as_json: bool) -> None:
     if result.document["message"]:
         typer.echo(f"mlgym: {result.document['message']}", err=True)
     typer.echo(f"record: {result.folder}", err=True)
-    raise typer.Exit(result.exit_code)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command by an exception, once; later ones do not disturb the cleaning up."""
+"""Ctrl-C, SIGTERM and SIGHUP end a command by an exception, once; later ones do not disturb the cleaning up."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from types import FrameType
 
 import typer
 
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class StoppedBySignal(KeyboardInterrupt):
-    """SIGINT or SIGTERM arrived."""
+    """One of the signals arrived."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -20,7 +22,7 @@ class StoppedBySignal(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it the first SIGINT or SIGTERM raises; leaving by it exits with 130 or 143."""
+    """Within it the first signal raises; leaving by it exits with 128 and the signal's number (130 for Ctrl-C)."""
     received: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -29,7 +31,9 @@ def interruptible() -> Iterator[None]:
             received.append(number)
             raise StoppedBySignal(number)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What is ignored stays ignored, for nohup.
+    numbers = [number for number in _NUMBERS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     except StoppedBySignal as stopped:

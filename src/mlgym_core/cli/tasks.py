@@ -46,16 +46,19 @@ def show(task: options.TaskArgument, as_json: options.Json = False) -> None:
     import attrs
 
     from mlgym_core.plugins import load_task
-    from mlgym_core.record import encode
+    from mlgym_core.record import encode, plain
 
     loaded = load_task(task)
     facts = attrs.asdict(loaded)
     facts.pop("folder")
     facts["image"].pop("folder")
     if as_json:
-        typer.echo(encode({**facts, "description": loaded.description()}))
+        typer.echo(encode(plain({**facts, "description": loaded.description()})))
         return
-    metrics = "; ".join(f"{m.name} ({'higher' if m.sign > 0 else 'lower'} is better)" for m in loaded.metrics)
+    metrics = "; ".join(
+        f"{m.name} ({'higher' if m.sign > 0 else 'lower'} is better){', ' + m.unit if m.unit else ''}"
+        for m in loaded.metrics
+    )
     scores = [
         f"{metric} {score.value:g} at {size} ({score.source})"
         for size, known in loaded.baseline.scores.items()

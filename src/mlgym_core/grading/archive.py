@@ -12,7 +12,7 @@ from typing import IO
 
 from attrs import define, field, frozen
 
-from mlgym_core.errors import InvalidSubmissionError, MissingSubmissionError, RecordError
+from mlgym_core.errors import ExportError, InvalidSubmissionError, MissingSubmissionError, RecordError
 from mlgym_core.grading import tarstream
 from mlgym_core.task import Submission
 
@@ -55,6 +55,8 @@ def freeze(stream: IO[bytes], submission: Submission, store: Path) -> Archive:
             intake = _Intake(submission, Path(scratch))
             try:
                 intake.read(stream)
+            except ExportError as error:
+                raise InvalidSubmissionError(str(error)) from error
             except tarstream.DamagedArchiveError as error:
                 raise InvalidSubmissionError(
                     f"the submission could not be read ({error}); submit again without changing the files meanwhile"

@@ -18,7 +18,7 @@ from mlgym_core.errors import InfrastructureError, UsageError
 from mlgym_core.grading.archive import Archive
 from mlgym_core.grading.grade import BadResultError, Grade, clean, read_result
 from mlgym_core.grading.inject import mlgym_peer as wire
-from mlgym_core.grading.peer import PLAYER_LOG_LIMIT, Files, PeerLink
+from mlgym_core.grading.peer import BOOT, PLAYER_LOG_LIMIT, Files, PeerLink
 from mlgym_core.grading.relay import GraderFailedError, Relay
 from mlgym_core.sandbox.base import Backend, BoxSpec, ConnectionClosed, Mount, PreparedImage, Progress, Role
 from mlgym_core.task import Split, Task
@@ -30,6 +30,7 @@ START_SECONDS = 120.0  #: for a box to come up
 GRACE_SECONDS = 15.0  #: for the grader to conclude when the player has used up the grading's time
 LOG_SECONDS = 1.0  #: to collect the end of the grader's log
 _PEER_FILE = Path(wire.__file__)
+_TABLE_FILE = _PEER_FILE.with_name("mlgym_table.py")
 
 
 class GradingData(Protocol):
@@ -183,7 +184,7 @@ class _Session:
             resources=attrs.evolve(resources, gpus=0) if role == "grader" else resources,
             mounts=_mounts(role, grader.data),
         )
-        link = PeerLink(grader.backend.open_peer(spec), log_limit)
+        link = PeerLink(grader.backend.open_peer(spec, BOOT), log_limit)
         with self._lock:
             ended = self._ended
             self._links.append(link)
@@ -219,7 +220,8 @@ def _grader_files(grader: Grader, archive: Archive, split: Split) -> Files:
         "paths": paths,
     }
     files: dict[str, bytes | Path] = {f"private/{name}": path for name, path in grader.task.private_files().items()}
-    files |= {"job.json": json.dumps(job, allow_nan=False).encode(), "lib/mlgym_peer.py": _PEER_FILE}
+    files |= {"lib/mlgym_peer.py": _PEER_FILE, "lib/mlgym_table.py": _TABLE_FILE}
+    files["job.json"] = json.dumps(job, allow_nan=False).encode()
     return Files(files, archive.path, "submission/")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -17,19 +18,27 @@ class ToolOutput:
     Attributes:
         text: for the agent.
         info: for records and callers of :meth:`Episode.step <mlgym_core.episode.Episode.step>`.
-        done: the episode is over (only ``submit`` says so).
     """
 
     text: str
     info: Mapping[str, Any] = field(factory=dict)
-    done: bool = False
 
 
 class ToolContext(Protocol):
     """The part of an episode that tools may use."""
 
+    @property
+    def workdir(self) -> str:
+        """Absolute path of the workspace, as the agent sees it."""
+
     def run_command(self, command: str, timeout: float | None = None) -> ActionResult:
         """Run shell text in the agent's sandbox; ``timeout`` is capped by the task's limit."""
+
+    def read_file(self, path: str, limit: int) -> bytes:
+        """Read a file as the agent's user; see :class:`~mlgym_core.sandbox.base.Sandbox`."""
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Write a file as the agent's user; see :class:`~mlgym_core.sandbox.base.Sandbox`."""
 
     def validate(self) -> ToolOutput:
         """Freeze the workspace's submission and score it on the dev split."""
@@ -89,5 +98,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 def _fits(value: Any, expected: str) -> bool:
     if isinstance(value, bool) and expected != "boolean":
+        return False
+    if isinstance(value, float) and not math.isfinite(value):
         return False
     return isinstance(value, _TYPES.get(expected, (object,)))

@@ -1,0 +1,311 @@
+"""From a configuration to a plan: everything is looked up and checked before anything is created."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from mlgym_core import backends, data, facts
+from mlgym_core.agent.base import Agent, AgentContext
+from mlgym_core.episode import Episode
+from mlgym_core.errors import UsageError
+from mlgym_core.grading.sealed import Grader, derive_seed
+from mlgym_core.models.base import Model, ModelContext, ModelSettings
+from mlgym_core.plugins import Registry, load_task
+from mlgym_core.record import Listener, Redactor, RunRecord, new_run_id
+from mlgym_core.sandbox.base import Backend, BoxSpec, Mount, Network, PreparedImage, Role, Sandbox
+from mlgym_core.task import DEFAULT_SIZE, SPLITS, Capability, Limits, Split, Task
+from mlgym_core.taskfile import numbers_problem
+from mlgym_core.tools.base import Tool
+
+SECRET_BYTES = 16
+
+
+def _one_of(*choices: str) -> Callable[[Any, attrs.Attribute[Any], str], None]:
+    def check(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
+        if value not in choices:
+            raise UsageError(f"{attribute.name.replace('_', '-')} must be {' or '.join(choices)}, not {value!r}")
+
+    return check
+
+
+@frozen
+class RunConfig:
+    """What to run.
+
+    Attributes:
+        task: id, alias, ``distribution:id`` or a loaded task.
+        model: ``name``, ``name:argument`` or a model of your own.
+        agent: ``name``, ``name:argument`` or an agent of your own.
+        backend: ``name``, ``name:argument``, ``auto`` or a backend of your own.
+        size: of the task's data.
+        source: of the task's data; the task's default when ``None``.
+        network: of the agent's sandbox.
+        seed: of the run and of data preparation; graders use secrets of their own.
+        out: folder for the runs' folders; ``MLGYM_RUNS`` or ``runs`` when ``None``.
+        limits: overrides of the task's limits, field -> value; ``None`` lifts one that may be lifted.
+        validate_on: split that ``validate`` scores.
+        keep: leave the sandbox for debugging.
+        build: build a missing image.
+        allow_unsafe: let whatever chooses the actions into a backend that does not isolate.
+        secret: 16 bytes from which grading seeds are derived; drawn anew when ``None``. Runs that are to be
+            compared share one.
+        settings: how a remote model is asked.
+
+    Raises:
+        UsageError: a value is not one of those allowed.
+    """
+
+    task: str | Task
+    model: str | Model = "baseline"
+    agent: str | Agent = "default"
+    backend: str | Backend = backends.AUTO
+    size: str = DEFAULT_SIZE
+    source: str | None = None
+    network: Network = field(default="none", validator=_one_of("none", "full"))
+    seed: int = 0
+    out: Path | None = None
+    limits: Mapping[str, Any] = field(factory=dict)
+    validate_on: Split = field(default="dev", validator=_one_of(*SPLITS))
+    keep: bool = False
+    build: bool = True
+    allow_unsafe: bool = False
+    secret: bytes | None = field(default=None, repr=False)
+    settings: ModelSettings = field(factory=ModelSettings)
+
+
+@frozen
+class Plan:
+    """A configuration with everything in it looked up and checked.
+
+    Attributes:
+        task: with the run's limits in place of its own.
+        model, agent: ``None`` for an episode that the caller steps.
+        missing: capabilities that the run wants and the backend lacks.
+    """
+
+    config: RunConfig
+    registry: Registry
+    task: Task
+    backend: Backend
+    why: str
+    missing: list[str]
+    run_id: str
+    secret: bytes
+    prepared: data.Prepared
+    tools: tuple[Tool, ...]
+    model: Model | None
+    agent: Agent | None
+
+    @property
+    def sealed(self) -> bool:
+        """Whether scores of this run can be trusted: boxes are isolated."""
+        return Capability.ISOLATION in self.backend.capabilities()
+
+    def open_record(self, on_event: Listener | None) -> RunRecord:
+        """The run's folder, with listeners told of every event.
+
+        Raises:
+            RecordError: it cannot be written.
+        """
+        redact = Redactor.from_environment()
+        for value in (self.secret.hex(), *(derive_seed(self.secret, self.task.id, split) for split in SPLITS)):
+            redact.add(value)
+        observed = self.registry.observes("mlgym_run_event")
+
+        def listen(event: Mapping[str, Any]) -> None:
+            if on_event is not None:
+                on_event(event)
+            if observed:
+                self.registry.notify("mlgym_run_event", run_id=self.run_id, event=event)
+
+        listener = listen if on_event is not None or observed else None
+        return RunRecord(runs_folder(self.config.out) / self.run_id, self.run_id, redact, listener)
+
+    def grader(self, record: RunRecord) -> Grader:
+        """Scores this run's submissions."""
+        return Grader(
+            task=self.task,
+            backend=self.backend,
+            run_id=self.run_id,
+            size=self.config.size,
+            secret=self.secret,
+            data=self.prepared,
+            build=self.config.build,
+            progress=lambda text: record.event("progress", text=text),
+        )
+
+    def images(self, record: RunRecord, grader: Grader) -> dict[str, PreparedImage]:
+        """Prepare the images of all roles, so that nothing is built in the middle of a run."""
+
+        def progress(text: str) -> None:
+            record.event("progress", text=text)
+
+        images = {"agent": self.backend.prepare_image(self.task.image, "agent", progress, self.config.build)}
+        roles: tuple[Role, ...] = ("grader",) if self.task.submission.kind == "csv" else ("grader", "player")
+        images |= {role: grader.image(role) for role in roles}
+        for role, image in images.items():
+            record.event("image", role=role, reference=image.reference, digest=image.digest)
+        return images
+
+    def episode(self, record: RunRecord, grader: Grader, image: Callable[[], PreparedImage]) -> Episode:
+        """The environment; ``image`` gives the agent's image when the sandbox is opened."""
+        return Episode(
+            task=self.task,
+            open_sandbox=lambda: self._open_sandbox(image()),
+            grader=grader,
+            record=record,
+            tools=self.tools,
+            size=self.config.size,
+            validate_on=self.config.validate_on,
+            keep=self.config.keep,
+        )
+
+    def _open_sandbox(self, image: PreparedImage) -> Sandbox:
+        public = self.prepared.public
+        return self.backend.open_sandbox(
+            BoxSpec(
+                run_id=self.run_id,
+                role="agent",
+                image=image,
+                resources=self.task.resources,
+                network=self.config.network,
+                files=self.task.public_files(),
+                mounts=(Mount(public, "data"),) if public else (),
+            )
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What manifest and result have in common."""
+        config = self.config
+        return {
+            "task": self.task.id,
+            "protocol": self.task.protocol,
+            "size": config.size,
+            "source": self.prepared.source or None,
+            "seed": config.seed,
+            "model": self.model.name if self.model is not None else None,
+            "agent": self.agent.name if self.agent is not None else None,
+            "backend": self.backend.name,
+            "sealed": self.sealed,
+            "missing_capabilities": self.missing,
+            "validate_on": config.validate_on,
+            "network": config.network,
+            "versions": facts.versions(self.task),
+        }
+
+    def manifest(self, images: Mapping[str, PreparedImage], finished: bool) -> dict[str, Any]:
+        """The content of ``run.json``; the grading secret is in it only when the run has finished."""
+        seeds = {"run": self.config.seed, "data": self.config.seed, "grading": self.secret.hex() if finished else None}
+        return {
+            **self.facts(),
+            "backend_choice": self.why,
+            "seeds": seeds,
+            "limits": self.task.limits,
+            "tools": [tool.name for tool in self.tools],
+            "model_settings": self.config.settings,
+            "images": dict(images),
+            "hardware": facts.hardware(),
+            "data_checksums": self.prepared.checksums,
+        }
+
+
+def make_plan(config: RunConfig, registry: Registry, on_event: Listener | None, with_agent: bool) -> Plan:
+    """Look everything up.
+
+    Args:
+        config: what to run.
+        registry: plugins.
+        on_event: told of the progress of preparing data, which comes before there is a record.
+        with_agent: whether model and agent are wanted; otherwise the caller chooses the actions.
+
+    Raises:
+        UsageError: something in the configuration does not exist or does not fit; nothing has been created.
+        BackendUnavailableError: no backend can be used.
+    """
+
+    def progress(text: str) -> None:
+        if on_event is not None:
+            on_event({"t": 0.0, "kind": "progress", "text": text})
+
+    task = find_task(config.task, config.size)
+    task = attrs.evolve(task, limits=_limits(task, config.limits))
+    model, remote = _model(config, registry, task) if with_agent else (None, True)
+    agent = _agent(config, registry, task, model) if with_agent else None
+    choice = backends.choose(registry, config.backend)
+    missing = backends.missing(task, config.network, choice.backend)
+    if remote and Capability.ISOLATION not in choice.backend.capabilities() and not config.allow_unsafe:
+        raise UsageError(
+            f"backend {choice.backend.name} ({choice.backend.describe()}) does not isolate, and "
+            f"{f'model {model.name}' if model else 'whatever steps the episode'} could do anything to this machine; "
+            f"install bubblewrap or a container engine, or pass --allow-unsafe (allow_unsafe=True)"
+        )
+    return Plan(
+        config=config,
+        registry=registry,
+        task=task,
+        backend=choice.backend,
+        why=choice.why,
+        missing=missing,
+        run_id=new_run_id(task.id),
+        secret=config.secret or secrets.token_bytes(SECRET_BYTES),
+        prepared=data.prepare(task, config.source, config.size, config.seed, progress),
+        tools=tuple(registry.collect("mlgym_register_tools")),
+        model=model,
+        agent=agent,
+    )
+
+
+def find_task(task: str | Task, size: str) -> Task:
+    """The task, which must have this size.
+
+    Raises:
+        UsageError: it does not exist or has no such size.
+    """
+    found = load_task(task) if isinstance(task, str) else task
+    if size not in found.sizes:
+        raise UsageError(f"task {found.id} has no size {size!r}; choose from: {', '.join(found.sizes)}")
+    return found
+
+
+def runs_folder(out: Path | None = None) -> Path:
+    """Where runs are kept: ``out``, else ``MLGYM_RUNS``, else ``runs`` in the current folder."""
+    return out or Path(os.environ.get("MLGYM_RUNS") or "runs")
+
+
+def _model(config: RunConfig, registry: Registry, task: Task) -> tuple[Model, bool]:
+    """The model, and whether what it answers is not chosen by the person who starts the run."""
+    if not isinstance(config.model, str):
+        return config.model, bool(getattr(config.model, "remote", True))
+    name, _, argument = config.model.partition(":")
+    entry = registry.choose("mlgym_register_models", name, "model")
+    tools = tuple(registry.collect("mlgym_register_tools"))
+    context = ModelContext(task, config.size, config.seed, task.limits, config.settings, tools)
+    return entry.create(argument, context), entry.remote
+
+
+def _agent(config: RunConfig, registry: Registry, task: Task, model: Model | None) -> Agent:
+    if not isinstance(config.agent, str):
+        return config.agent
+    name, _, argument = config.agent.partition(":")
+    entry = registry.choose("mlgym_register_agents", name, "agent")
+    agent: Agent = entry.create(argument, AgentContext(task, config.size, config.seed, config.network, model))
+    return agent
+
+
+def _limits(task: Task, overrides: Mapping[str, Any]) -> Limits:
+    known = {a.name for a in attrs.fields(Limits)}
+    for name in overrides:
+        if name not in known:
+            raise UsageError(f"unknown limit {name!r}; limits: {', '.join(sorted(known))}")
+    limits = attrs.evolve(task.limits, **overrides)
+    problem = numbers_problem(limits)
+    if problem:
+        raise UsageError(problem)
+    return limits
