@@ -31,6 +31,15 @@ def test_the_library_example_of_the_readme_runs(tmp_path: Path) -> None:
     assert "scored" in done.stdout
 
 
+def test_the_examples_of_the_agents_page_run(tmp_path: Path) -> None:
+    code = "\n".join(blocks(ROOT / "docs" / "agents.md", "python"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "submitted" in done.stdout
+
+
 def test_the_task_file_of_the_guide_loads(tmp_path: Path) -> None:
     (text,) = (block for block in blocks(ROOT / "docs" / "tasks.md", "yaml") if "schema:" in block)
     folder = write_task(tmp_path / "task")

@@ -203,6 +203,26 @@ def test_the_commands_survive_every_kind_of_broken_plugin(plugins: PluginFolder)
     assert all(causes[f"b{number}"] for number in range(len(BROKEN)))
 
 
+def test_a_plugin_adds_a_command(plugins: PluginFolder) -> None:
+    source = textwrap.dedent("""
+        import typer
+        from mlgym_core import hookimpl
+
+        app = typer.Typer()
+
+        @app.command()
+        def greet(name: str):
+            typer.echo(f"hello {name}")
+
+        @hookimpl
+        def mlgym_register_commands():
+            return [("greet", app)]
+        """)
+    plugins.add("plug_greet", source, {"mlgym": {"greet": "plug_greet"}})
+    assert plugins.run("greet", "world").stdout == "hello world\n"
+    assert plugins.run("great", "world").returncode == 2
+
+
 def test_start_up_imports_nothing_heavy_and_no_plugin(plugins: PluginFolder) -> None:
     for number in range(30):
         plugins.add_task(f"many-{number}", source="raise SystemExit('imported')\n")

@@ -8,14 +8,32 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from mlgym_core.cli import baseline, clean, data, grade, image, plugins, run, tasks
 from mlgym_core.errors import MLGymError
 
+
+class _WithPlugins(TyperGroup):
+    """Asks plugins for a command that is not ours; ``--help`` imports none of them."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        from mlgym_core.plugins import Registry
+
+        registry = Registry(lambda text: typer.echo(text, err=True))
+        offered = dict(registry.collect("mlgym_register_commands"))
+        return typer.main.get_command(offered[cmd_name]) if cmd_name in offered else None
+
+
 app = typer.Typer(
     name="mlgym",
+    cls=_WithPlugins,
     help="Real machine-learning tasks for AI research agents: isolated sandboxes, fast steps, sealed scores.",
     no_args_is_help=True,
     add_completion=False,
