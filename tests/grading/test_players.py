@@ -196,3 +196,24 @@ def test_nothing_stays_open(tmp_path: Path, backend: PipeBackend) -> None:
     for number in range(3):
         grade_code(tmp_path / str(number), backend, HONEST)
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_a_player_file_that_never_serves_is_named(tmp_path: Path, backend: PipeBackend) -> None:
+    grade = grade_code(tmp_path, backend, HONEST, player="x = 1\n")
+    assert grade.outcome == "invalid_submission"
+    assert "must call peer.serve" in grade.message
+
+
+def test_nesting_that_one_end_could_not_decode_is_refused_by_the_first(tmp_path: Path, backend: PipeBackend) -> None:
+    deep = (
+        "import mlgym_peer as peer\n"
+        "def answer(header, buffers):\n"
+        "    nested = {}\n"
+        "    for _ in range(900):\n"
+        "        nested = {'a': nested}\n"
+        "    return nested, {}\n"
+        "peer.serve(answer)\n"
+    )
+    grade = grade_code(tmp_path, backend, HONEST, player=deep)
+    assert grade.outcome == "invalid_submission"
+    assert "levels" in grade.message or "Recursion" in grade.message

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import array
 import json
+import math
 import os
 import struct
 import sys
@@ -54,6 +55,7 @@ DTYPES: dict[str, tuple[str, int]] = {
 }
 _MAX_BUFFERS = 256
 _MAX_DIMENSIONS = 16
+_MAX_NESTING = 32  # far below what any interpreter can decode, so that both ends agree
 
 
 class ProtocolError(Exception):
@@ -229,10 +231,15 @@ def decode_header(text: bytes | bytearray | memoryview, payload: int) -> dict[st
         header = json.loads(bytes(text).decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the header is not JSON: {str(error)[:200]}") from None
-    if not isinstance(header, dict):
-        raise ProtocolError("the header is not a JSON object")
+    if not isinstance(header, dict) or _deeper(header, _MAX_NESTING):
+        raise ProtocolError(f"the header is not a JSON object of at most {_MAX_NESTING} levels")
     _layout(header, payload)
     return header
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_deeper(item, levels - 1) for item in inner)
 
 
 def _no_constant(name: str) -> None:
@@ -297,6 +304,7 @@ class _Box:
     channel: _Channel
     workdir = Path()
     entry = ""
+    served = False
 
 
 # --- grader ----------------------------------------------------------------------------------------------------------
@@ -429,9 +437,12 @@ def _write_result(
         "message": message,
         "details": details,
     }
-    text = json.dumps(result, allow_nan=False, default=_plain)
-    with (_Box.workdir / RESULT).open("x", encoding="utf-8") as file:
-        file.write(text)
+    for name, value in {**metrics, **error}.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}; a score must be finite")
+    if (_Box.workdir / RESULT).exists():
+        raise RuntimeError("a result has been written already; call peer.scored or peer.invalid once")
+    (_Box.workdir / RESULT).write_text(json.dumps(result, allow_nan=False, default=_plain), encoding="utf-8")
 
 
 def _plain(value: Any) -> Any:
@@ -469,6 +480,7 @@ def serve(handler: Handler) -> None:
             error: :class:`InvalidSubmission` by its message, anything else with a bounded traceback.
     """
     channel = _Box.channel
+    _Box.served = True
     channel.send({"type": "ready"})
     while True:
         try:
@@ -515,6 +527,8 @@ def main(source: BinaryIO, sink: BinaryIO, workdir: str) -> None:
             _grade()
         else:
             _run_entry()
+            if not _Box.served:
+                raise RuntimeError(f"{_Box.entry} ended without serving; it must call peer.serve")
     except BaseException as error:
         if start["role"] == "grader":
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
