@@ -100,10 +100,9 @@ class _Execution:
         episode = plan.episode(record, grader, lambda: self._prepare(grader))
         status = "infra_error"
         try:
-            with episode:
-                yield episode
-                if plan.agent is not None:
-                    episode.finish(self._reason or "stopped")
+            yield episode
+            if plan.agent is not None:
+                episode.finish(self._reason or "stopped")
             status = episode.outcome
             if status == "grader_error" and episode.submitted is not None:
                 self._message = episode.submitted.grades["test"].message
@@ -118,7 +117,7 @@ class _Execution:
             self._message = f"{type(error).__name__}: {error}"
             raise
         finally:
-            episode.close()
+            self._close(episode)
             self._write(episode, status)
 
     def work(self, agent: Agent, episode: Episode) -> None:
@@ -137,6 +136,13 @@ class _Execution:
             self._record.event("agent_failed", traceback=traceback.format_exc())
         finally:
             self._worked = episode.seconds
+
+    def _close(self, episode: Episode) -> None:
+        """A sandbox that cannot be removed now is removed by the next run; the result stands."""
+        try:
+            episode.close()
+        except InfrastructureError as error:
+            self._record.event("notice", text=f"the sandbox could not be removed: {error}")
 
     def _prepare(self, grader: Grader) -> PreparedImage:
         """Clean up after dead runs, and have all images ready before the clock starts."""
