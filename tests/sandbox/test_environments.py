@@ -14,6 +14,7 @@ from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox import environments
 from mlgym_core.sandbox.base import BoxSpec, PreparedImage
 from mlgym_core.sandbox.local import LocalBackend
+from mlgym_core.sandbox.trees import remove_tree
 from mlgym_core.task import Image, Resources
 
 
@@ -42,7 +43,7 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Image]:
     folder.mkdir()
     (folder / "requirements.txt").write_text(f"--no-index\n{wheel(folder)}\n")
     yield Image(folder=folder)
-    environments.remove_tree(tmp_path / "cache")  # read-only folders are more than pytest can remove
+    remove_tree(tmp_path / "cache")  # read-only folders are more than pytest can remove
 
 
 def test_no_requirements_is_the_interpreter_itself(tmp_path: Path) -> None:
@@ -129,6 +130,6 @@ def test_hostile_trees_are_removed(tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("kept")
     (folder / "link").symlink_to(tmp_path / "outside")
     nest(folder, 1200)
-    environments.remove_tree(folder)
+    remove_tree(folder)
     assert not folder.exists()
     assert (tmp_path / "outside").read_text() == "kept"

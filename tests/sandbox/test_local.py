@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -13,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError, UsageError
-from mlgym_core.sandbox import bubblewrap, cgroups
-from mlgym_core.sandbox.base import ActionStatus, BoxSpec, Capability, Mount
+from mlgym_core.sandbox import bubblewrap, cgroups, seccomp
+from mlgym_core.sandbox.base import ActionStatus, BoxSpec, Mount
 from mlgym_core.sandbox.environments import base_image
 from mlgym_core.sandbox.local import LocalBackend, LocalSandbox
-from mlgym_core.task import Resources
+from mlgym_core.task import Capability, Resources
 from mlgym_core.testing.backends import BackendContract
 
 SETUP = "from mlgym_core.sandbox.local import LocalBackend; backend = LocalBackend(isolate={})"
@@ -128,7 +129,7 @@ def test_closed_sandbox_is_lost(private_scratch: Path) -> None:
 def test_peers_take_no_files(private_scratch: Path) -> None:
     spec = BoxSpec("peer", "grader", base_image(), Resources(), files={"file": Path(__file__)})
     with pytest.raises(UsageError, match="standard input"):
-        LocalBackend().open_peer(spec)
+        LocalBackend().open_peer(spec, "pass")
 
 
 @needs_bubblewrap
@@ -139,7 +140,7 @@ def test_a_box_that_cannot_be_made_says_why(private_scratch: Path, tmp_path: Pat
     mounts = [Mount(tmp_path / "missing", "data"), Mount(tmp_path / "missing", "../proc/nowhere")]
     spec = BoxSpec("broken", "grader", base_image(), Resources(), mounts=mounts)
     with pytest.raises(InfrastructureError, match=r"bubblewrap could not make the box: .*nowhere"):
-        backend.open_peer(spec)
+        backend.open_peer(spec, "pass")
     assert list((private_scratch / f"mlgym-{os.geteuid()}").iterdir()) == []
 
 
@@ -150,6 +151,13 @@ class TestProbe:
         yield
         bubblewrap.probe.cache_clear()
 
+    def test_no_filter_for_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(seccomp, "machine", lambda: "riscv64")
+        assert "riscv64" in bubblewrap.probe().reason
+        backend = LocalBackend()
+        assert not backend.capabilities() & {Capability.ISOLATION, Capability.NETWORK_NONE}
+        assert "riscv64" in backend.describe()
+
     def test_no_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
         assert "not installed" in bubblewrap.probe().reason
@@ -159,7 +167,8 @@ class TestProbe:
         [
             ("echo 'Creating new namespace failed' >&2; exit 1", "Creating new namespace failed"),
             ("echo 0; echo 0; echo 1", "keeps privileges"),
-            (f"echo {bubblewrap.uid()}; echo 00000000a80425fb; echo 1", "keeps privileges"),
+            (f"echo {bubblewrap.uid()}; echo 00000000a80425fb; echo 1; echo 2", "keeps privileges"),
+            (f"echo {bubblewrap.uid()}; echo 0000000000000000; echo 1; echo 0", "keeps privileges"),
             (f"echo {bubblewrap.uid()}; echo 0000000000000000; echo 0", "keeps privileges"),
             ("echo nonsense", "keeps privileges"),
         ],
@@ -171,7 +180,7 @@ class TestProbe:
         assert reason in bubblewrap.probe().reason
 
     def test_a_good_box(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pretend(f"echo {bubblewrap.uid()}; echo 0000000000000000; echo 1", tmp_path, monkeypatch)
+        self.pretend(f"echo {bubblewrap.uid()}; echo 0000000000000000; echo 1; echo 2", tmp_path, monkeypatch)
         assert bubblewrap.probe().works
 
     def pretend(self, script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,15 +211,66 @@ def test_box_of_an_ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         "id -u; grep CapEff /proc/self/status; touch /usr/x /x /dev/x 2>/dev/null; echo > /tmp/x && cat /etc/shadow"
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, seccomp.descriptor() as calls:
         Path(folder).chmod(0o755)
         bubblewrap.write_etc(Path(folder))
-        argv = bubblewrap.command(bubblewrap.Layout(etc=Path(folder), workdir="/box"), ["/bin/sh", "-c", script])
+        layout = bubblewrap.Layout(etc=Path(folder), workdir="/box")
+        argv = bubblewrap.command(layout, ["/bin/sh", "-c", script], calls)
         dropped = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
-        done = subprocess.run([*dropped, *argv], check=False, cwd="/", capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*dropped, *argv], check=False, cwd="/", capture_output=True, text=True, timeout=60, pass_fds=[calls]
+        )
     assert done.stdout == f"{user}\nCapEff:\t0000000000000000\n"
     assert done.returncode != 0
     assert "/etc/shadow" in done.stderr
+
+
+@needs_bubblewrap
+@pytest.mark.isolation
+def test_programs_of_another_architecture_end(private_scratch: Path) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("needs a machine that runs two architectures")
+    # keyctl by the i386 convention, whose numbers the filter does not compare.
+    code = (
+        "import ctypes, mmap\n"
+        "page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)\n"
+        "page.write(b'\\xb8\\x20\\x01\\x00\\x00\\xcd\\x80\\xc3')\n"
+        "ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()\n"
+    )
+    sandbox = LocalBackend(isolate=True).open_sandbox(BoxSpec("foreign", "agent", base_image(), Resources()))
+    try:
+        sandbox.write_file("foreign.py", code.encode())
+        assert sandbox.run("python3 foreign.py", 60).exit_code == 128 + signal.SIGSYS
+        x32 = "from ctypes import *; print(CDLL(None, use_errno=True).syscall(0x400000FA, 1, 0), get_errno())"
+        assert sandbox.run(f'python3 -c "{x32}"', 60).stdout.head == f"-1 {errno.ENOSYS}\n".encode()
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.parametrize("isolate", [pytest.param(True, marks=[needs_bubblewrap, pytest.mark.isolation]), False])
+@pytest.mark.parametrize("kind", ["sandbox", "peer"])
+@pytest.mark.parametrize("step", ["mlgym_core.sandbox.localbox.Box.kill", "mlgym_core.sandbox.scratch.remove"])
+def test_an_interrupted_close_can_be_repeated(
+    private_scratch: Path, monkeypatch: pytest.MonkeyPatch, isolate: bool, kind: str, step: str
+) -> None:
+    backend = LocalBackend(isolate=isolate)
+    if kind == "sandbox":
+        box = backend.open_sandbox(BoxSpec("close", "agent", base_image(), Resources()))
+    else:
+        box = backend.open_peer(BoxSpec("close", "grader", base_image(), Resources()), "import time; time.sleep(600)")
+    assert box._box is not None
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            box.close()
+    box.close()
+    assert box._box.process.poll() is not None
+    assert list((private_scratch / f"mlgym-{os.geteuid()}").iterdir()) == []
+    box.close()
 
 
 class TestMasks:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.sandbox.base import Captured
-from mlgym_core.sandbox.output import Capture, MarkerScanner, for_model, new_token
+from mlgym_core.sandbox.output import Allowance, Capture, MarkerScanner, for_model, new_token
 
 TOKENS = (b"a" * 24, b"b" * 24)
 # Bytes and fragments of which markers are made, so that near misses are common.
@@ -153,3 +153,17 @@ def test_model_never_sees_escapes_or_carriage_returns(raw: bytes) -> None:
 def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
     raw = text.encode()
     assert for_model(Captured(raw, b"", len(raw))) == text
+
+
+def test_spool_files_of_a_run_share_an_allowance(tmp_path: Path) -> None:
+    allowance = Allowance(1000)
+    first = Capture(tmp_path / "1", head=10, tail=10, spool_cap=700, allowance=allowance)
+    first.feed(b"a" * 5000)
+    second = Capture(tmp_path / "2", head=10, tail=10, spool_cap=700, allowance=allowance)
+    second.feed(b"b" * 5000)
+    third = Capture(tmp_path / "3", head=10, tail=10, allowance=allowance)
+    third.feed(b"c" * 5000)
+    result = [capture.result() for capture in (first, second, third)]
+    assert [len(path.read_bytes()) for path in (tmp_path / "1", tmp_path / "2")] == [700, 300]
+    assert [one.spool for one in result] == [tmp_path / "1", tmp_path / "2", None]
+    assert (result[2].head, result[2].tail, result[2].total) == (b"c" * 10, b"c" * 10, 5000)

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from mlgym_core.errors import SandboxLostError
 from mlgym_core.sandbox import processes
-from mlgym_core.sandbox.base import ActionStatus, Connection
+from mlgym_core.sandbox.base import STDERR, STDOUT, ActionStatus, Connection
 from mlgym_core.sandbox.pipes import spawn
 from mlgym_core.sandbox.shell import Shell, base_environment, supervisor_argv
+from mlgym_core.testing.boxes import eventually
 
 POSIX_TOOLS = ("sh", "setsid", "env", "mkdir", "head", "cat", "base64", "sha256sum", "sleep", "tr", "rm")
 
@@ -219,3 +221,97 @@ def test_closing_ends_the_supervisor(host: Host) -> None:
     shell.close()
     shell.close()
     host.children[0].wait(30)
+
+
+class Thief:
+    """A connection whose other end is robbed of what would start a shell, and which then answers in its place."""
+
+    def __init__(self, real: Connection, answer: bytes) -> None:
+        self.real = real
+        self.answer = answer
+        self.nonce = b""
+
+    def send(self, data: bytes | memoryview, deadline: float) -> None:
+        found = re.search(rb"036([0-9a-f]{24}):", bytes(data))
+        if found is None:
+            self.real.send(data, deadline)
+        else:
+            self.nonce = found[1]
+
+    def receive(self, deadline: float) -> Sequence[tuple[int, bytes]]:
+        if not self.nonce:
+            return self.real.receive(deadline)
+        marker = b"\x1e" + self.nonce + b":%b\x1e"
+        return [(STDERR, marker % b""), (STDOUT, marker % self.answer)]
+
+    def close(self) -> None:
+        self.real.close()
+
+
+FORGED = [b"", b":::", b"x:0:", b"-5:0:", b"\xff\xfe", b"1.5"]
+
+
+@pytest.mark.parametrize("answer", FORGED)
+def test_a_forged_answer_is_a_failed_start(host: Host, answer: bytes) -> None:
+    shell = host.shell()
+    shell.run("export A=1", 30)
+    assert shell._connection is not None
+    shell._connection = Thief(shell._connection, answer)
+    result = shell.run("exit", 30)
+    assert result.status is ActionStatus.SHELL_ENDED
+    assert any("could not be restored" in note for note in result.notes)
+    assert shell.run("echo fine", 30).stdout.head == b"fine\n"
+    assert len(host.children) == 2
+
+
+@pytest.mark.parametrize("answer", FORGED)
+def test_forged_answers_for_good_lose_the_sandbox(host: Host, answer: bytes) -> None:
+    with pytest.raises(SandboxLostError, match="something else"):
+        Shell(lambda: Thief(host.connect(), answer), host.kill, env={}, workdir="/", state_dir=str(host.folder))
+
+
+@pytest.mark.parametrize("greeting", [b"1", b"x:bash", b"1:zsh", b""])
+def test_a_supervisor_that_speaks_otherwise_is_none(host: Host, greeting: bytes) -> None:
+    program = "read -r t _; printf '\\036%s:\\036' $t >&2; printf '\\036%s:%s\\036' $t '" + greeting.decode() + "'; cat"
+
+    def connect() -> Connection:
+        child, connection = spawn(["sh", "-c", program], env={"PATH": host.path})
+        host.children.append(child)
+        return connection
+
+    with pytest.raises(SandboxLostError, match="something else"):
+        Shell(connect, host.kill, env={}, workdir="/", state_dir=str(host.folder))
+
+
+def test_a_state_that_stops_every_shell_is_given_up_with_its_box(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = host.shell()
+    shell.run("export A=1", 30)
+    monkeypatch.setattr("mlgym_core.sandbox.shell._BOOT_SECONDS", 1.0)
+    result = shell.run(
+        f"trap - EXIT; for f in 0 1 b x; do echo 'while :; do :; done' >{host.folder}/state/$f; done; kill -9 $$", 30
+    )
+    assert any("could not be restored" in note for note in result.notes)
+    assert shell.run("echo fine", 30).stdout.head == b"fine\n"
+
+
+def test_a_state_that_was_not_saved_in_time_is_told(host: Host) -> None:
+    shell = host.shell()
+    shell.run("export A=1", 30)
+    shell.run("export A=2", 30)
+    newest = host.folder / "state" / shell._slot
+    assert eventually(lambda: newest.exists() and newest.read_text().endswith(f"__m_k={shell._slot}\n"))
+    newest.write_text("export A=half\n")
+    result = shell.run("sleep 600", 0.3)
+    assert result.status is ActionStatus.TIMED_OUT
+    assert any("before the latest change" in note for note in result.notes)
+    assert shell.run("echo $A", 30).stdout.head == b"1\n"
+    shell.run("exit", 30)
+    result = shell.run("sleep 600", 0.3)
+    assert not any("before the latest change" in note for note in result.notes)
+
+
+def test_spool_files_stop_at_the_shells_total(host: Host, tmp_path: Path) -> None:
+    shell = host.shell(spool_bytes=700_000)
+    spools = [shell.run("seq 100000", 30, spool=tmp_path / name).stdout.spool for name in ("1", "2", "3")]
+    assert [spool.stat().st_size for spool in spools[:2] if spool is not None] == [588_895, 111_105]
+    assert spools[2] is None

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tarfile
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlgym_core.errors import InfrastructureError, InvalidSubmissionError, UsageError
+from mlgym_core.errors import ExportError, InfrastructureError, UsageError
 from mlgym_core.sandbox import workspace
 from mlgym_core.sandbox.base import Mount
 from mlgym_core.testing.boxes import listed
@@ -43,7 +46,7 @@ def test_names_that_are_not_text(tmp_path: Path) -> None:
     assert list(listed(workspace.export(tmp_path, ["."]))) == ["bad\udcff"]
 
 
-def test_everything_is_shown_as_what_it_is(tmp_path: Path) -> None:
+def test_everything_is_shown_as_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("outside")
     inside = tmp_path / "w"
     inside.mkdir()
@@ -51,7 +54,7 @@ def test_everything_is_shown_as_what_it_is(tmp_path: Path) -> None:
     (inside / "folder-link").symlink_to(tmp_path)
     os.mkfifo(inside / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
-        os.chdir(inside)
+        monkeypatch.chdir(inside)
         server.bind("socket")
     members = listed(workspace.export(inside, ["link", "folder-link/secret", "folder-link", "pipe", "socket", "none"]))
     assert {name: member.type for name, (member, _) in members.items()} == {
@@ -121,7 +124,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
     for _ in range(70):
         folder = folder / "d"
     folder.mkdir(parents=True)
-    with pytest.raises(InvalidSubmissionError, match="nested"):
+    with pytest.raises(ExportError, match="nested"):
         workspace.export(tmp_path, ["d"]).read()
 
 
@@ -156,3 +159,46 @@ def test_places_of_mounts_are_checked(tmp_path: Path, trick: str) -> None:
         (tmp_path / "w/data").symlink_to(tmp_path)
         (tmp_path / "train").mkdir()
     assert not workspace.places_intact(tmp_path / "w", mounts)
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[Path]:
+    """A folder of an ordinary user, who this process is for the time being."""
+    user = os.geteuid() or 61234
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, user, -1)
+        before = os.geteuid()
+        os.seteuid(user)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(before)
+
+
+def test_a_workspace_that_its_owner_has_shut_is_opened(ordinary_user: Path) -> None:
+    (ordinary_user / "file").write_text("kept")
+    ordinary_user.chmod(0)
+    assert listed(workspace.export(ordinary_user, ["file"]))["file"][1] == b"kept"
+
+
+def test_a_workspace_below_a_shut_folder_is_an_export_error(ordinary_user: Path) -> None:
+    (ordinary_user / "workspace").mkdir()
+    ordinary_user.chmod(0)
+    try:
+        with pytest.raises(ExportError, match="cannot be read"):
+            workspace.export(ordinary_user / "workspace", ["."]).read()
+    finally:
+        ordinary_user.chmod(0o700)
+
+
+@pytest.mark.parametrize("instead", ["nothing", "file", "link"])
+def test_a_workspace_that_is_gone_is_empty(tmp_path: Path, instead: str) -> None:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "file").touch()
+    shutil.rmtree(folder)
+    if instead == "file":
+        folder.touch()
+    elif instead == "link":
+        folder.symlink_to("/etc")
+    assert listed(workspace.export(folder, ["file", ".", "passwd"])) == {}

@@ -18,22 +18,10 @@ from typing import IO, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
-from mlgym_core.task import Image, Resources
+from mlgym_core.task import Capability, Image, Resources
 
 STDOUT = 1
 STDERR = 2
-
-
-class Capability(enum.StrEnum):
-    """What a backend can enforce. A run records those it wanted and did not get."""
-
-    ISOLATION = "isolation"  #: own file system, processes and unprivileged user: scores can be sealed
-    NETWORK_NONE = "network_none"
-    MEMORY = "memory"
-    CPU = "cpu"
-    PIDS = "pids"
-    GPU = "gpu"
-    SNAPSHOT = "snapshot"
 
 
 Role = Literal["agent", "grader", "player"]
@@ -214,6 +202,10 @@ class Sandbox(Protocol):
 
         The content is the agent's: hostile until :mod:`mlgym_core.grading.archive` has read it.
         A path that does not exist is left out.
+
+        Raises:
+            ExportError: at once or while it is read: something in the workspace cannot be read or is too deep.
+            InfrastructureError: the box does not answer.
         """
 
     def stop_processes(self) -> None:
@@ -270,8 +262,8 @@ class Backend(Protocol):
             InfrastructureError: the engine refused.
         """
 
-    def open_peer(self, spec: BoxSpec) -> Peer:
-        """Start ``python -I -c BOOT workdir`` in a fresh box with a read-only root and an empty, writable workdir.
+    def open_peer(self, spec: BoxSpec, program: str) -> Peer:
+        """Start ``python -I -c <program> <workdir>`` in a fresh box: read-only root, empty writable working directory.
 
         Raises:
             InfrastructureError: the engine refused.

@@ -15,10 +15,13 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from mlgym_core.errors import InfrastructureError
+from mlgym_core.sandbox import seccomp
 from mlgym_core.sandbox.base import Mount, Network
+from mlgym_core.sandbox.tmpfs import Sizes
+from mlgym_core.task import Resources
 
 HOME = "/home/agent"
 WORKSPACE = "/workspace"
@@ -53,7 +56,7 @@ class Layout:
         mounts: read-only folders, relative to ``workdir``.
         environment: a virtual environment, at its own path; ``None`` for the base interpreter alone.
         network: ``none`` or ``full``.
-        tmpfs_bytes: size limit of each writable tmpfs.
+        sizes: limits of each writable tmpfs.
         gpus: whether the NVIDIA devices are shown.
     """
 
@@ -63,7 +66,7 @@ class Layout:
     mounts: Sequence[Mount] = ()
     environment: Path | None = None
     network: Network = "none"
-    tmpfs_bytes: int = 1 << 30
+    sizes: Sizes = field(factory=lambda: Sizes.of_peer(Resources()))
     gpus: int = 0
 
 
@@ -98,26 +101,32 @@ def probe() -> Probe:
         return Probe("bubblewrap is not installed (the program bwrap is not on PATH)")
     if os.geteuid() == 0 and shutil.which("setpriv", path="/usr/bin:/bin") is None:
         return Probe("running as root without setpriv (util-linux): an agent would keep root's identity")
-    look = 'id -u; while read -r key value; do case $key in CapEff:|NoNewPrivs:) echo "$value";; esac; done'
+    if not seccomp.is_known():
+        return Probe(
+            f"no filter of system calls is known for {seccomp.machine()}, and boxes would share kernel keyrings"
+        )
+    look = 'id -u; while read -r key value; do case $key in CapEff:|NoNewPrivs:|Seccomp:) echo "$value";; esac; done'
     try:
         version = _run([program, "--version"])
-        with tempfile.TemporaryDirectory(prefix="mlgym-probe-") as folder:
+        with tempfile.TemporaryDirectory(prefix="mlgym-probe-") as folder, seccomp.descriptor() as calls:
             write_etc(Path(folder))
-            argv = command(Layout(etc=Path(folder)), ["/bin/sh", "-c", f"{look} </proc/self/status"])
-            done = _run(argv)
+            argv = command(Layout(etc=Path(folder)), ["/bin/sh", "-c", f"{look} </proc/self/status"], calls)
+            done = _run(argv, calls)
     except (OSError, subprocess.SubprocessError, InfrastructureError) as error:
         return Probe(f"bubblewrap could not be run: {error}")
     if done.returncode != 0:
         return Probe(f"bubblewrap cannot make namespaces here: {done.stderr.strip()[-300:] or done.returncode}")
     seen = done.stdout.split()
-    if seen != [str(uid()), "0" * 16, "1"]:
+    if seen != [str(uid()), "0" * 16, "1", "2"]:
         return Probe(f"a bubblewrap box keeps privileges here: {' '.join(seen)}")
     return Probe("", version.stdout.strip())
 
 
-def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(argv: Sequence[str], *inherited: int) -> subprocess.CompletedProcess[str]:
     env = {"PATH": "/usr/bin:/bin"}
-    return subprocess.run(argv, check=False, env=env, capture_output=True, text=True, timeout=_PROBE_SECONDS)
+    return subprocess.run(
+        argv, check=False, env=env, capture_output=True, text=True, timeout=_PROBE_SECONDS, pass_fds=inherited
+    )
 
 
 def write_etc(folder: Path) -> None:
@@ -130,12 +139,13 @@ def write_etc(folder: Path) -> None:
         path.chmod(0o644)
 
 
-def command(layout: Layout, argv: Sequence[str], info: int | None = None) -> list[str]:
+def command(layout: Layout, argv: Sequence[str], calls: int, info: int | None = None) -> list[str]:
     """The command line that runs ``argv`` as pid 1 of a box.
 
     Args:
         layout: what the box shows.
         argv: program inside, and its arguments.
+        calls: inherited descriptor that yields the filter of system calls (:func:`seccomp.descriptor`).
         info: inherited descriptor on which bubblewrap tells the box's process id (``--info-fd``).
 
     Raises:
@@ -153,6 +163,7 @@ def command(layout: Layout, argv: Sequence[str], info: int | None = None) -> lis
             result += ["--cap-add", capability]
     else:
         result.append("--unshare-user")
+    result += ["--seccomp", str(calls)]
     if info is not None:
         result += ["--info-fd", str(info)]
     result += _Tree(layout).arguments()
@@ -192,8 +203,15 @@ class _Tree:
         self._add("--proc", "/proc")
         self._add("--dev", "/dev")
         self._devices()
-        for path, mode in (("/tmp", "1777"), ("/dev/shm", "1777"), (HOME, "0777")):
-            self._tmpfs(path, mode)
+        if Path("/proc/keys").exists():
+            self._add("--ro-bind", "/dev/null", "/proc/keys")
+        sizes = layout.sizes
+        for path, mode, size in (
+            ("/tmp", "1777", sizes.tmp),
+            ("/dev/shm", "1777", sizes.shared),
+            (HOME, "0777", sizes.home),
+        ):
+            self._tmpfs(path, mode, size)
         self._interpreter()
         self._mask()
         if layout.environment is not None:
@@ -222,10 +240,10 @@ class _Tree:
         self._add("--ro-bind", str(source), str(target))
         self._shown.append(target)
 
-    def _tmpfs(self, path: str, mode: str) -> None:
+    def _tmpfs(self, path: str, mode: str, size: int) -> None:
         self._parents(Path(path))
         self._made.add(Path(path))
-        self._add("--perms", mode, "--size", str(self._layout.tmpfs_bytes), "--tmpfs", path)
+        self._add("--perms", mode, "--size", str(size), "--tmpfs", path)
 
     def _system(self) -> None:
         self._read_only(Path("/usr"))
@@ -275,7 +293,7 @@ class _Tree:
         layout = self._layout
         workdir = Path(layout.workdir)
         if layout.workspace is None:
-            self._tmpfs(layout.workdir, "0777")
+            self._tmpfs(layout.workdir, "0777", layout.sizes.workdir)
         else:
             self._parents(workdir)
             self._add("--bind", str(layout.workspace), layout.workdir)

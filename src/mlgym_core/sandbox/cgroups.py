@@ -13,8 +13,7 @@ from attrs import frozen
 
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox import processes
-from mlgym_core.sandbox.base import Capability
-from mlgym_core.task import Resources
+from mlgym_core.task import Capability, Resources
 
 _PREFIX = "mlgym-"
 _CONTROLLERS = {"memory": Capability.MEMORY, "pids": Capability.PIDS, "cpu": Capability.CPU}

@@ -9,6 +9,17 @@ from importlib.resources import files
 from attrs import frozen
 
 _INLINE_BYTES = 16 * 1024
+# These two read what follows their own line; a full disk must not leave any of it to be taken for a command.
+_STORE = (
+    '{{ [[ -f $__m_D/c || ! -e $__m_D/c ]] || builtin command -p rm -rf "$__m_D/c"; __m_c=$__m_D/c; '
+    'builtin command -p head -c {size} | {{ builtin command -p cat >|"$__m_c" || '
+    "{{ builtin command -p cat >/dev/null; builtin false; }}; }} || __m_c=/the-command-could-not-be-stored; }} 2>&6"
+)
+_WRITE = (
+    b"if [[ -e %b && ! -f %b ]]; then builtin echo %b': not a regular file' >&2; "
+    b"builtin command -p head -c %d >/dev/null; builtin false; else builtin command -p head -c %d | "
+    b"{ builtin command -p cat >|%b || { builtin command -p cat >/dev/null; builtin false; }; }; fi"
+)
 _REDIRECTIONS = "<&7 >&8 2>&9 6>&- 7<&- 8>&- 9>&-"
 
 
@@ -28,13 +39,14 @@ class Bash:
         """The request that runs a command, ends it with markers, and saves the state to a slot."""
         if len(command) <= _INLINE_BYTES:
             return inline(command, nonce, slot)
-        line = f'__m_l {len(command) + 1} 2>&6; . "$__m_c" {_REDIRECTIONS}; {{ __m {nonce} {slot}; }} 2>&6\n'
+        line = f'{_STORE.format(size=len(command) + 1)}; . "$__m_c" {_REDIRECTIONS}; {{ __m {nonce} {slot}; }} 2>&6\n'
         return line.encode() + command + b"\n"
 
     def write(self, path: bytes, data: bytes, nonce: str, slot: str) -> bytes:
         """The request that writes a file; ``path`` is quoted already."""
-        line = b"__m_f %d %s 2>&9; { __m %b %b; } 2>&6\n"
-        return line % (len(data), path, nonce.encode(), slot.encode()) + data
+        line = b"{ %b; } 2>&9; { __m %b %b; } 2>&6\n"
+        body = _WRITE % (path, path, path, len(data), len(data), path)
+        return line % (body, nonce.encode(), slot.encode()) + data
 
 
 @frozen
@@ -60,7 +72,7 @@ DIALECTS: dict[str, Bash | Ash] = {"bash": Bash(), "ash": Ash()}
 
 def inline(command: bytes, nonce: str, slot: str) -> bytes:
     """An action as part of the request's own text."""
-    return b"eval %b %b; { __m %b %b; } 2>&6\n" % (
+    return b"\\eval %b %b; { __m %b %b; } 2>&6\n" % (  # the backslash keeps an alias of that name out
         quote(command),
         _REDIRECTIONS.encode(),
         nonce.encode(),

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import platform
-import shutil
 import stat
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox.base import PreparedImage, Progress, Role
 from mlgym_core.sandbox.bubblewrap import base_python
+from mlgym_core.sandbox.trees import remove_tree
 from mlgym_core.task import Image
 
 _READY = "mlgym-ready.json"
@@ -160,18 +160,3 @@ def _make_read_only(folder: Path) -> None:
             mode = stat.S_IMODE(path.stat().st_mode)
             readable = mode | 0o444 | (0o111 if path.is_dir() or mode & 0o100 else 0)
             path.chmod(readable & ~0o222)
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder whose content may be anything: read-only, unreadable, nested without end.
-
-    Nothing below it may still be changed by a running process. What cannot be removed is left.
-    """
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists() or folder.is_symlink():
-        return
-    # Python's own tree functions recurse, and give up on a folder that cannot be listed.
-    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run([*command, "--", str(folder)], check=False, capture_output=True, timeout=600)

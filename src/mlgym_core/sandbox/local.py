@@ -11,10 +11,11 @@ from typing import IO
 
 from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError, UsageError
 from mlgym_core.sandbox import bubblewrap, cgroups, environments, processes, scratch, workspace
-from mlgym_core.sandbox.base import ActionResult, BoxSpec, Capability, Connection, PreparedImage, Progress, Role
+from mlgym_core.sandbox.base import ActionResult, BoxSpec, Connection, PreparedImage, Progress, Role
 from mlgym_core.sandbox.localbox import BOX_VARIABLE, Box, open_isolated, open_plain
 from mlgym_core.sandbox.shell import Shell, base_environment, supervisor_argv
-from mlgym_core.task import Image
+from mlgym_core.sandbox.tmpfs import Sizes
+from mlgym_core.task import Capability, Image
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _PEER_WORKDIR = "/box"
@@ -66,13 +67,11 @@ class LocalBackend:
         """Open the agent's box."""
         return LocalSandbox(spec, self.isolates)
 
-    def open_peer(self, spec: BoxSpec) -> LocalPeer:
-        """Start the grading's process in a box of its own."""
-        from mlgym_core.grading import peer
-
+    def open_peer(self, spec: BoxSpec, program: str) -> LocalPeer:
+        """Start a Python program in a box of its own."""
         if spec.files:
             raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files")
-        return LocalPeer(spec, self.isolates, peer.BOOT)
+        return LocalPeer(spec, self.isolates, program)
 
     def reap(self) -> Sequence[str]:
         """Remove the folders, groups and processes of boxes whose owner is dead."""
@@ -115,7 +114,7 @@ class _Place:
             mounts=spec.mounts,
             environment=Path(spec.image.reference) if environments.is_environment(spec.image) else None,
             network=spec.network,
-            tmpfs_bytes=spec.resources.memory_mb << 20,
+            sizes=(Sizes.of_peer if workspace_ is None else Sizes.of_sandbox)(spec.resources),
             gpus=spec.resources.gpus,
         )
         return open_isolated(layout, argv, {"PATH": env["PATH"]}, name, self.group)
@@ -151,7 +150,7 @@ class LocalSandbox:
         self._place = _Place(spec, isolate)
         self._workspace = self._place.folder / "workspace"
         self._box: Box | None = None
-        self._closed = False
+        self._started = self._closing = self._closed = False
         self._isolate = isolate
         self.workdir = bubblewrap.WORKSPACE if isolate else str(self._workspace)
         try:
@@ -196,19 +195,21 @@ class LocalSandbox:
             self._end(keep)
 
     def _end(self, keep: bool = False) -> None:
-        self._closed = True
+        self._closing = True
         if self._box is not None:
             self._box.kill()
         self._place.remove(keep)
+        self._closed = True  # last, so that a close which was interrupted can be repeated
 
     def _connect(self) -> Connection:
-        if self._closed:
+        if self._closing:
             raise SandboxLostError("the sandbox is closed")
         lost, self._box = self._box, None
         if lost is not None:
             lost.kill()
-            if self._isolate and not workspace.places_intact(self._workspace, self._place.spec.mounts):
-                raise SandboxLostError("the sandbox died, and its data folder was tampered with; it cannot be reopened")
+        if self._started and self._isolate and not workspace.places_intact(self._workspace, self._place.spec.mounts):
+            raise SandboxLostError("the sandbox died, and its data folder was tampered with; it cannot be reopened")
+        self._started = True
         path = self._place.environment(self.workdir)["PATH"]
         try:
             self._box = self._place.start(supervisor_argv(), {"PATH": path}, self.workdir, self._workspace)
@@ -225,7 +226,7 @@ class LocalSandbox:
 class LocalPeer:
     """One process of the grading on this machine; see :class:`~mlgym_core.sandbox.base.Peer`."""
 
-    def __init__(self, spec: BoxSpec, isolate: bool, boot: str) -> None:
+    def __init__(self, spec: BoxSpec, isolate: bool, program: str) -> None:
         self._place = _Place(spec, isolate)
         self._closed = False
         folder = self._place.folder / "box"
@@ -233,7 +234,7 @@ class LocalPeer:
         try:
             if not isolate:
                 workspace.fill(folder, {}, spec.mounts, None, link=True)
-            argv = [str(environments.interpreter(spec.image)), "-I", "-c", boot, self.workdir]
+            argv = [str(environments.interpreter(spec.image)), "-I", "-c", program, self.workdir]
             env = self._place.environment(self.workdir)
             argv = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *argv]
             self._box = self._place.start(argv, env, self.workdir, None)
@@ -245,6 +246,6 @@ class LocalPeer:
     def close(self) -> None:
         """End the box."""
         if not self._closed:
-            self._closed = True
             self._box.kill()
             self._place.remove()
+            self._closed = True  # last, as in a sandbox

@@ -17,7 +17,7 @@ from pathlib import Path
 from attrs import define
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.sandbox import bubblewrap, processes
+from mlgym_core.sandbox import bubblewrap, processes, seccomp
 from mlgym_core.sandbox.base import STDERR, ConnectionClosed
 from mlgym_core.sandbox.cgroups import Group
 from mlgym_core.sandbox.pipes import PipeConnection, spawn
@@ -26,6 +26,8 @@ BOX_VARIABLE = "MLGYM_BOX"
 _START_SECONDS = 20.0
 _READY_BYTE = b"\x06"
 _READY = "printf '\\006' >&2; exec \"$@\""
+# Learns the box's first process, then waits for a word; the runner's death closes the pipe without one.
+_WATCH = 'read -r root && { read -r word; [ "$word" = over ] || kill -9 "$root"; }'
 _END_SECONDS = 10.0
 
 
@@ -39,8 +41,9 @@ class Box:
         root: process id, on the host, below which everything of the box lives.
         namespace: whether the root is pid 1 of a namespace, so that its death is everybody's.
         name: value of the variable that marks the processes of a plain box.
-        lifeline: descriptor whose closing ends a plain box.
+        lifeline: descriptor whose closing ends the box.
         group: its control groups.
+        watcher: process at the lifeline's other end, for a box of another user's processes.
     """
 
     process: subprocess.Popen[bytes]
@@ -50,6 +53,7 @@ class Box:
     name: str
     lifeline: int
     group: Group
+    watcher: subprocess.Popen[bytes] | None = None
 
     def kill_action(self, supervisor: int, shell: int, since: float) -> None:
         """Kill what an action has started; see :data:`~mlgym_core.sandbox.shell.KillAction`."""
@@ -83,8 +87,26 @@ class Box:
 
     def _cut_lifeline(self) -> None:
         if self.lifeline >= 0:
+            if self.watcher is not None:
+                with contextlib.suppress(OSError):
+                    os.write(self.lifeline, b"over\n")
             os.close(self.lifeline)
             self.lifeline = -1
+        if self.watcher is not None:
+            self.watcher.wait(_END_SECONDS)
+
+    def watch(self) -> None:
+        """Have the box killed when this process dies; the kernel's signal does not reach another user's processes."""
+        reading, self.lifeline = os.pipe()
+        try:
+            self.watcher = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCH], stdin=reading, stdout=subprocess.DEVNULL, env={}, start_new_session=True
+            )
+            os.write(self.lifeline, b"%d\n" % self.root)
+        except OSError as error:
+            raise InfrastructureError(f"the box could not be watched: {error}") from error
+        finally:
+            os.close(reading)
 
 
 def open_isolated(
@@ -98,9 +120,10 @@ def open_isolated(
     ready = ["/bin/sh", "-c", _READY, "sh", *argv]
     reading, writing = os.pipe()
     try:
-        command = group.join(bubblewrap.command(layout, ready, writing))
         try:
-            process, connection = spawn(command, env=env, pass_fds=(writing,))
+            with seccomp.descriptor() as calls:
+                command = group.join(bubblewrap.command(layout, ready, calls, writing))
+                process, connection = spawn(command, env=env, pass_fds=(calls, writing))
         except OSError as error:
             raise InfrastructureError(f"the box could not be started: {error}") from error
         finally:
@@ -111,6 +134,8 @@ def open_isolated(
     box = Box(process, connection, root, root > 0, name, -1, group)
     try:
         _await_ready(connection)
+        if os.geteuid() == 0:
+            box.watch()
     except InfrastructureError:
         box.kill()
         raise

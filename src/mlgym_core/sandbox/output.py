@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from attrs import define
+
 from mlgym_core.sandbox.base import Captured
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024
 SPOOL_BYTES = 64 * 1024 * 1024
+SPOOL_TOTAL_BYTES = 1024 * 1024 * 1024
 
 _MARK = b"\x1e"
 _MARKER = re.compile(rb"\x1e([0-9a-f]{24}):([^\x1e]{0,64})\x1e")
@@ -24,6 +27,23 @@ _MARKER_BYTES = 1 + 24 + 1 + 64 + 1
 def new_token() -> bytes:
     """A fresh 96-bit secret, fit for a marker."""
     return os.urandom(12).hex().encode()
+
+
+@define
+class Allowance:
+    """What several captures may still write to their spool files together.
+
+    Attributes:
+        left: bytes.
+    """
+
+    left: int
+
+    def take(self, wanted: int) -> int:
+        """Use up to ``wanted`` bytes; returns how many were granted."""
+        granted = min(wanted, self.left)
+        self.left -= granted
+        return granted
 
 
 class Capture:
@@ -37,9 +57,21 @@ class Capture:
         head: bytes kept from the start.
         tail: bytes kept from the end.
         spool_cap: most bytes written to the spool file.
+        allowance: shared with other captures; once it is used up, no spool file appears.
     """
 
-    __slots__ = ("_cap", "_file", "_head", "_head_size", "_spool", "_spooled", "_tail", "_tail_size", "total")
+    __slots__ = (
+        "_allowance",
+        "_cap",
+        "_file",
+        "_head",
+        "_head_size",
+        "_spool",
+        "_spooled",
+        "_tail",
+        "_tail_size",
+        "total",
+    )
 
     def __init__(
         self,
@@ -48,6 +80,7 @@ class Capture:
         head: int = HEAD_BYTES,
         tail: int = TAIL_BYTES,
         spool_cap: int = SPOOL_BYTES,
+        allowance: Allowance | None = None,
     ) -> None:
         self.total = 0
         self._head = bytearray()
@@ -56,6 +89,7 @@ class Capture:
         self._tail_size = tail
         self._spool = spool
         self._cap = spool_cap
+        self._allowance = allowance or Allowance(spool_cap)
         self._file: BinaryIO | None = None
         self._spooled = False
 
@@ -88,14 +122,15 @@ class Capture:
     def _write(self, data: bytes) -> None:
         assert self._spool is not None
         try:
-            if not self._spooled:
+            if not self._spooled and self._allowance.left:
                 self._spool.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._spool.open("wb")
                 self._spooled = True
                 data = bytes(self._head + self._tail) + data
             if self._file is not None and self._cap > 0:
-                self._file.write(data[: self._cap])
-                self._cap -= len(data)
+                granted = self._allowance.take(min(len(data), self._cap))
+                self._file.write(data[:granted])
+                self._cap -= granted
         except OSError:
             self._cap = 0
 

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from mlgym_core.sandbox.base import STDERR, STDOUT, ConnectionClosed
+from mlgym_core.sandbox.seccomp import leave_session_keyring
 
 _CHUNK = 256 * 1024
 _BACKLOG = 64 * 1024 * 1024
@@ -184,6 +185,7 @@ class _Spawner:
         return future.result()
 
     def _serve(self) -> None:
+        leave_session_keyring()
         while True:
             start, future = self._requests.get()
             try:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.sandbox.environments import remove_tree
 from mlgym_core.sandbox.processes import Owner
+from mlgym_core.sandbox.trees import remove_tree
 
 _SHARED_MEMORY = Path("/dev/shm")
 _OWNER = "owner.json"

@@ -24,7 +24,7 @@ from attrs import define, field, frozen
 from mlgym_core.errors import SandboxLostError
 from mlgym_core.sandbox.base import STDOUT, ActionResult, ActionStatus, Captured, Connection, ConnectionClosed
 from mlgym_core.sandbox.dialects import DIALECTS, Ash, Bash, inline, quote, read_command, script
-from mlgym_core.sandbox.output import HEAD_BYTES, Capture, MarkerScanner, new_token
+from mlgym_core.sandbox.output import HEAD_BYTES, SPOOL_TOTAL_BYTES, Allowance, Capture, MarkerScanner, new_token
 
 _BOOT_SECONDS = 20.0
 _GRACE_SECONDS = 5.0
@@ -96,6 +96,11 @@ class _Exchange:
         self._scanners[stream != STDOUT].feed(data)
 
     @property
+    def eval_broken(self) -> bool:
+        """The command left the shell unable to run another one; the shell ends by itself."""
+        return self.payload()[2:3] == ["eval"]
+
+    @property
     def completed(self) -> bool:
         """The command has ended and the shell lives."""
         out, err = self._scanners
@@ -107,7 +112,7 @@ class _Exchange:
         return self._token in out.found and self._token in err.found
 
     def payload(self) -> list[str]:
-        """Fields of the marker on standard output, the supervisor's if it spoke."""
+        """Fields of the marker on standard output, the supervisor's if it spoke; hostile code can forge the shell's."""
         found = self._scanners[0].found
         return found.get(self._token, found.get(self._nonce, b"")).decode("ascii", "replace").split(":")
 
@@ -138,6 +143,7 @@ class Shell:
         env: initial environment; nothing else is set.
         workdir: initial directory, as seen inside.
         state_dir: folder inside that the agent's user can create and write, best on a tmpfs.
+        spool_bytes: most bytes that all spool files of this shell take together.
 
     Raises:
         SandboxLostError: no shell could be started.
@@ -151,12 +157,14 @@ class Shell:
         env: Mapping[str, str],
         workdir: str,
         state_dir: str,
+        spool_bytes: int = SPOOL_TOTAL_BYTES,
     ) -> None:
         self._connect = connect
         self._kill = kill
         self._env = dict(env)
         self._workdir = workdir
         self._state_dir = state_dir
+        self._allowance = Allowance(spool_bytes)
         self._saved: tuple[str, ...] = ()
         self._slot = "0"
         self._token = b""
@@ -279,10 +287,20 @@ class Shell:
         if not exchange.shell_ended:
             if self._saved[0] != self._slot:
                 self._saved = (self._slot, *(name for name in self._saved if name != self._slot))
-            return _Ending(ActionStatus.COMPLETED, _number(exchange.payload()[0]))
+            notes = self._renew(exchange) if exchange.eval_broken else ()
+            return _Ending(ActionStatus.COMPLETED, _number(exchange.payload()[0]), notes)
         code = _number(exchange.payload()[0])
         notes = (f"the action ended the shell itself (exit code {code}); a new shell was started", *self._restart())
         return _Ending(ActionStatus.SHELL_ENDED, code, notes)
+
+    def _renew(self, exchange: _Exchange) -> tuple[str, ...]:
+        """The shell has noticed that it can run no further command, and ends."""
+        reason = "the action replaced or disabled the shell's eval, which runs your commands; a new shell was started"
+        try:
+            self._await(exchange, time.monotonic() + _GRACE_SECONDS, lambda: exchange.shell_ended)
+        except (TimeoutError, ConnectionClosed):
+            return (reason, *self._reopen())
+        return (reason, *self._restart())
 
     def _expired(self, exchange: _Exchange, since: float) -> _Ending:
         notes = self._kill_and_restart(exchange, since)
@@ -331,9 +349,12 @@ class Shell:
             self._drain(exchange)
             reason = _message(exchange.results()[1]) or str(error) or "no answer"
             raise SandboxLostError(f"the sandbox's shell did not start: {reason}") from error
-        supervisor, dialect = exchange.payload()[:2]
-        self._life = _Life(int(supervisor), 0, DIALECTS[dialect])
-        return self._restart()
+        supervisor, dialect = [*exchange.payload(), ""][:2]
+        pid = _number(supervisor)
+        if pid is None or dialect not in DIALECTS:
+            raise SandboxLostError("the sandbox's shell did not start: something else answered in its place")
+        self._life = _Life(pid, 0, DIALECTS[dialect])
+        return self._start()
 
     def _drain(self, exchange: _Exchange) -> None:
         """Take the last words of a connection that has failed."""
@@ -342,13 +363,33 @@ class Shell:
             self._await(exchange, deadline, lambda: False)
 
     def _reopen(self) -> tuple[str, ...]:
-        """The supervisor is gone: connect to a new one, once."""
+        """The supervisor is gone: connect to a new one, once, and once more without the state if that fails."""
+        lost = "the sandbox's processes were lost, background jobs included; it was started again"
         self.close()
-        notes = self._open()
-        return ("the sandbox's processes were lost, background jobs included; it was started again", *notes)
+        try:
+            return (lost, *self._open())
+        except SandboxLostError:
+            if not self._saved:
+                raise
+        self._saved = ()
+        self.close()
+        self._open()
+        return (lost, self._unrestored())
 
     def _restart(self) -> tuple[str, ...]:
-        """Start a shell under the living supervisor; returns what the agent must know.
+        """Start a shell under the living supervisor, else a new supervisor; returns what the agent must know.
+
+        Raises:
+            SandboxLostError: nothing helps.
+        """
+        try:
+            return self._start()
+        except SandboxLostError:
+            self._saved = ()
+            return (*self._reopen(), self._unrestored())
+
+    def _start(self) -> tuple[str, ...]:
+        """Start a shell under the living supervisor.
 
         Raises:
             SandboxLostError: neither a restored nor a bare shell starts.
@@ -362,46 +403,50 @@ class Shell:
             except (TimeoutError, ConnectionClosed) as error:
                 raise SandboxLostError("the sandbox's shell did not come back") from error
             if exchange.completed and not exchange.shell_ended:
-                pid, slot, gone = exchange.payload()[:3]
-                self._life.pid = int(pid)
+                pid, slot, gone = [*exchange.payload(), "", ""][:3]
+                number = _number(pid)
+                if number is None:
+                    raise SandboxLostError("something else answered in the place of the sandbox's shell")
+                self._life.pid = number
+                newest = slot in ("x", *self._saved[:1])
                 self._saved = ("b", *(name for name in self._saved if name != "b"))
-                return () if fresh else self._restored(slot, gone)
+                return () if fresh else self._restored(slot, gone, newest)
         raise SandboxLostError("the sandbox's shell ends as soon as it is started")
 
     def _boot(self, candidates: Sequence[str], nonce: str) -> bytes:
         """What a new shell reads first: restore, define the machinery, save once, answer."""
         state = self._state_dir
-        lines = ["", f"go {self._token.decode()}", "{"]
-        lines += [f'[ -n "$__m_k" ] || [ ! -s {state}/{name} ] || . {state}/{name}' for name in candidates]
-        lines.append('[ -n "$__m_k" ] || {')
+        lines = ["", f"go {self._token.decode()}", "exec 6>/dev/null 7</dev/null 8>&1 9>&2", "{"]
+        # Once a state is in, the agent's functions may go by any name, "[" included; keywords they cannot take.
+        lines += [f'case $__m_k in "") [ ! -f {state}/{name} ] || . {state}/{name};; esac' for name in candidates]
+        lines.append('case $__m_k in "")')
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self._env.items()]
-        lines += [f"cd -- {shlex.quote(self._workdir)}", "}", "} >/dev/null 2>&1 </dev/null"]
-        lines.append(script(self._life.dialect.name).replace("@STATE@", shlex.quote(state)))
-        lines.append(f"{{ mkdir -p {state}; : >|{state}/x; __m_s b >|{state}/b; }} 2>&6")
-        answer = (
-            f"printf '\\036%s:\\036' {nonce} >&9; printf '\\036%s:%s:%s:%s\\036' {nonce} $$ \"$__m_k\" \"$__m_g\" >&8"
-        )
-        lines += [answer, "unset __m_k __m_g", ""]
+        lines += [f"cd -- {shlex.quote(self._workdir)}", ";; esac", "} >/dev/null 2>&1 </dev/null"]
+        lines.append(script(self._life.dialect.name).replace("@STATE@", shlex.quote(state)).replace("@NONCE@", nonce))
         return "\n".join(lines).encode("utf-8", "surrogateescape")
 
-    def _restored(self, slot: str, gone: str) -> tuple[str, ...]:
+    def _unrestored(self) -> str:
+        return (
+            f"its state could not be restored: it starts in {self._workdir} with the initial environment, "
+            "without your variables and functions"
+        )
+
+    def _restored(self, slot: str, gone: str, newest: bool) -> tuple[str, ...]:
         if not slot:
-            return (
-                f"its state could not be restored: it starts in {self._workdir} with the initial environment, "
-                "without your variables and functions",
-            )
+            return (self._unrestored(),)
         kept = "exported variables and functions" if self._life.dialect.name == "bash" else "exported variables"
         where = (
             f"its directory no longer exists, so it starts in {self._workdir}; {kept} were restored"
             if gone
             else f"its directory, {kept} were restored"
         )
-        return (f"{where}; unexported variables, shell options and the list of background jobs were lost",)
+        older = "" if newest else ", but as they were before the latest change, which had not been saved yet"
+        return (f"{where}{older}; unexported variables, shell options and the list of background jobs were lost",)
 
     def _take_late(self, spool: Path | None) -> tuple[Capture, Capture]:
         """Captures for an action, beginning with what background children wrote since the last one."""
         stems = (None, None) if spool is None else (_with_suffix(spool, ".stdout"), _with_suffix(spool, ".stderr"))
-        captures = (Capture(stems[0]), Capture(stems[1]))
+        captures = (Capture(stems[0], allowance=self._allowance), Capture(stems[1], allowance=self._allowance))
         for late, capture in zip(self._late, captures, strict=True):
             if late.total:
                 capture.feed(late.result().head)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from mlgym_core.errors import InfrastructureError, InvalidSubmissionError, UsageError
+from mlgym_core.errors import ExportError, InfrastructureError, UsageError
 from mlgym_core.sandbox.base import Mount
 
 _CHUNK = 1 << 20
@@ -133,13 +133,34 @@ class _Stream(io.RawIOBase):
 
 
 def _entries(folder: Path, paths: Sequence[PurePosixPath]) -> Iterator[bytes]:
-    top = os.open(folder, _FOLDER_FLAGS)
     try:
-        for path in paths:
-            yield from _path(top, path)
-    finally:
-        os.close(top)
+        top = _top(folder)
+        if top is not None:
+            try:
+                for path in paths:
+                    yield from _path(top, path)
+            finally:
+                os.close(top)
+    except OSError as error:
+        raise ExportError(f"the workspace cannot be read: {error.strerror}") from error
     yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _top(folder: Path) -> int | None:
+    """The workspace, opened, whatever its owner has made of its permissions; ``None`` when it is gone."""
+    try:
+        try:
+            return os.open(folder, _FOLDER_FLAGS)
+        except PermissionError:
+            mode = folder.lstat().st_mode
+            if not stat.S_ISDIR(mode):
+                raise
+            folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+            return os.open(folder, _FOLDER_FLAGS)
+    except OSError as error:
+        if error.errno in _GONE:
+            return None
+        raise
 
 
 def _path(top: int, path: PurePosixPath) -> Iterator[bytes]:
@@ -183,13 +204,13 @@ def _entry(parent: int, part: str, info: tarfile.TarInfo, depth: int) -> Iterato
 
 def _children(descriptor: int, prefix: str, depth: int) -> Iterator[bytes]:
     if depth > _MAX_DEPTH:
-        raise InvalidSubmissionError(f"folders are nested deeper than {_MAX_DEPTH} levels at {prefix[:200]!r}")
+        raise ExportError(f"folders are nested deeper than {_MAX_DEPTH} levels at {prefix[:200]!r}")
     names = []
     with os.scandir(descriptor) as listing:
         for found in listing:
             names.append(found.name)
             if len(names) > _MAX_NAMES:
-                raise InvalidSubmissionError(f"{prefix or 'the workspace'} holds more than {_MAX_NAMES} entries")
+                raise ExportError(f"{prefix or 'the workspace'} holds more than {_MAX_NAMES} entries")
     for part in sorted(names):
         info = _inspect(descriptor, part, prefix + part)
         if info is not None:
@@ -223,7 +244,7 @@ def _open(part: str, parent: int, flags: int) -> int | None:
     except OSError as error:
         if error.errno in _GONE:
             return None
-        raise InvalidSubmissionError(f"{part!r} cannot be read: {error.strerror}") from error
+        raise ExportError(f"{part!r} cannot be read: {error.strerror}") from error
 
 
 def _inspect(parent: int, part: str, name: str) -> tarfile.TarInfo | None:
@@ -241,7 +262,7 @@ def _inspect(parent: int, part: str, name: str) -> tarfile.TarInfo | None:
     except OSError as error:
         if error.errno in (*_GONE, errno.EINVAL):
             return None
-        raise InvalidSubmissionError(f"{name!r} cannot be read: {error.strerror}") from error
+        raise ExportError(f"{name!r} cannot be read: {error.strerror}") from error
     return info
 
 

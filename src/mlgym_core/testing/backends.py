@@ -28,12 +28,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgym_core.sandbox.base import ActionStatus, Backend, Capability, ConnectionClosed, Mount, Sandbox
+from mlgym_core.sandbox.base import ActionStatus, Backend, ConnectionClosed, Mount, Sandbox
 from mlgym_core.sandbox.output import HEAD_BYTES, TAIL_BYTES, for_model
-from mlgym_core.task import Resources
+from mlgym_core.task import Capability, Resources
 from mlgym_core.testing.boxes import (
     RUNNER,
-    BoxFixtures,
     OpenPeer,
     OpenSandbox,
     ask,
@@ -43,11 +42,12 @@ from mlgym_core.testing.boxes import (
     receive,
     seen,
 )
+from mlgym_core.testing.hostile import HostileContract
 
 _GRACE = 10.0
 
 
-class BackendContract(BoxFixtures):
+class BackendContract(HostileContract):
     """The promises of the seam; every test opens boxes of its own.
 
     See :class:`~mlgym_core.testing.boxes.BoxFixtures` for what a subclass provides and may replace.
@@ -428,14 +428,15 @@ class BackendContract(BoxFixtures):
         sandbox.close()
         assert eventually(lambda: not self.alive(mark))
 
+    @pytest.mark.parametrize("busy", ["", "trap '' TERM HUP; sleep 3210"])
     def test_killed_runner_leaves_nothing(
-        self, backend: Backend, image_folder: Path, open_sandbox: OpenSandbox
+        self, busy: str, backend: Backend, image_folder: Path, open_sandbox: OpenSandbox
     ) -> None:
         if not self.runner_setup:
             pytest.skip("the subclass sets no runner_setup")
         beside, mark = open_sandbox(), fresh_mark()
         beside.run("echo kept > file", 30)
-        code = RUNNER.format(setup=self.runner_setup, folder=str(image_folder), mark=mark)
+        code = RUNNER.format(setup=self.runner_setup, folder=str(image_folder), mark=mark, busy=busy)
         with subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as runner:

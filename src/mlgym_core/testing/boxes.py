@@ -19,13 +19,12 @@ from mlgym_core.sandbox.base import (
     ActionStatus,
     Backend,
     BoxSpec,
-    Capability,
     Peer,
     PreparedImage,
     Role,
     Sandbox,
 )
-from mlgym_core.task import Image, Resources
+from mlgym_core.task import Capability, Image, Resources
 
 OpenSandbox = Callable[..., Sandbox]
 OpenPeer = Callable[..., Peer]
@@ -61,6 +60,9 @@ _PEER = textwrap.dedent(
                     "workdir": writable(workdir + "/new"), "root": writable("/new"), "usr": writable("/usr/new"),
                     "workspace": os.path.exists("/workspace")}
             sink.write(json.dumps(seen).encode() + b"\\n")
+        elif verb == b"space":
+            folders = [os.statvfs(path) for path in (workdir, "/tmp", "/dev/shm", os.environ["HOME"])]
+            sink.write(b"%d\\n" % sum(one.f_blocks * one.f_frsize for one in folders))
         elif verb == b"read":
             sink.write(open(os.path.join(workdir, rest[0].decode()), "rb").read() + b"\\n")
         elif verb == b"hang":
@@ -76,13 +78,13 @@ RUNNER = textwrap.dedent(
     import sys
     from pathlib import Path
     from mlgym_core.sandbox.base import BoxSpec
-    from mlgym_core.task import Image, Resources
+    from mlgym_core.task import Capability, Image, Resources
     {setup}
     image = backend.prepare_image(Image(folder=Path({folder!r})), "agent", lambda line: None)
     sandbox = backend.open_sandbox(BoxSpec("contract", "agent", image, Resources(memory_mb=512)))
     sandbox.run("setsid sleep {mark} & sleep {mark} & echo", 30)
     print("ready", flush=True)
-    sys.stdin.read()
+    sandbox.run({busy!r}, 600) if {busy!r} else sys.stdin.read()
     """
 )
 
@@ -149,18 +151,13 @@ class BoxFixtures:
         return open_sandbox()
 
     @pytest.fixture
-    def open_peer(
-        self, backend: Backend, prepared: Callable[[Role], PreparedImage], monkeypatch: pytest.MonkeyPatch
-    ) -> Iterator[OpenPeer]:
-        """Opens peers that run the contract's own program instead of the grading's."""
-        from mlgym_core.grading import peer as grading_peer
-
-        monkeypatch.setattr(grading_peer, "BOOT", _PEER)
+    def open_peer(self, backend: Backend, prepared: Callable[[Role], PreparedImage]) -> Iterator[OpenPeer]:
+        """Opens peers that run the contract's own program."""
         with contextlib.ExitStack() as stack:
 
             def opened(role: Role = "grader", **fields: object) -> Peer:
                 spec = BoxSpec("contract", role, prepared(role), Resources(memory_mb=512), **fields)  # type: ignore[arg-type]
-                peer = backend.open_peer(spec)
+                peer = backend.open_peer(spec, _PEER)
                 stack.callback(peer.close)
                 return peer
 
@@ -179,7 +176,7 @@ class BoxFixtures:
     def inside(self, sandbox: Sandbox, mark: str) -> bool:
         """Whether the sandbox's own process list holds ``sleep <mark>``."""
         look = "for d in /proc/[0-9]*; do tr '\\0' ' ' <$d/cmdline; echo; done 2>/dev/null"
-        return f"sleep {mark} ".encode() in sandbox.run(look, 30).stdout.head
+        return sandbox.run(f"{look} | grep -c '^sleep {mark} '", 30).stdout.head != b"0\n"
 
 
 def seen(result: ActionResult) -> tuple[ActionStatus, int | None, bytes, bytes]:

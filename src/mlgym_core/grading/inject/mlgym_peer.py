@@ -526,15 +526,19 @@ def main(source: BinaryIO, sink: BinaryIO, workdir: str) -> None:
         if start["role"] == "grader":
             _grade()
         else:
-            _run_entry()
-            if not _Box.served:
-                raise RuntimeError(f"{_Box.entry} ended without serving; it must call peer.serve")
+            _play()
     except BaseException as error:
         if start["role"] == "grader":
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             _Box.channel.send({"type": "failed", "message": text[-MAX_MESSAGE:]})
         else:
             _Box.channel.send({"type": "error", "id": 0, **_describe(error)})
+
+
+def _play() -> None:
+    _run_entry()
+    if not _Box.served:
+        raise RuntimeError(f"{_Box.entry} ended without serving; it must call peer.serve")
 
 
 def _run_entry() -> None:

@@ -1,0 +1,82 @@
+"""Files on their way into and out of containers: the tar archives that an engine takes and gives."""
+
+from __future__ import annotations
+
+import functools
+import io
+import tarfile
+import time
+from pathlib import PurePosixPath
+from typing import Any
+
+
+@functools.cache
+def _passwd_of(digest: str) -> dict[str, bytes | None]:  # noqa: ARG001 - one cell an image
+    return {}
+
+
+def passwd(api: Any, container: str, digest: str, uid: int, home: str) -> bytes | None:
+    """The image's ``/etc/passwd`` with an agent in it; ``None`` when its user id has a name already."""
+    cell = _passwd_of(digest)
+    if "content" not in cell:
+        try:
+            pieces, _ = api.get_archive(container, "/etc/passwd")
+            with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
+                member = archive.next()
+                content = archive.extractfile(member) if member is not None else None
+                text = content.read() if content is not None else b""
+        except Exception:
+            text = b""
+        taken = any(line.split(b":")[2:3] == [str(uid).encode()] for line in text.splitlines())
+        line = f"agent:x:{uid}:{uid}:agent:{home}:/bin/sh\n".encode()
+        cell["content"] = None if taken else text.rstrip(b"\n") + b"\n" + line if text else line
+    return cell["content"]
+
+
+def add_folder(archive: tarfile.TarFile, path: str, uid: int) -> None:
+    """Add a folder by its absolute path."""
+    member = tarfile.TarInfo(path.lstrip("/"))
+    member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, 0o755, uid, uid
+    archive.addfile(member)
+
+
+def add_file(archive: tarfile.TarFile, path: str, content: bytes, uid: int, mode: int) -> None:
+    """Add a file by its absolute path."""
+    member = tarfile.TarInfo(path.lstrip("/"))
+    member.size, member.mode, member.uid, member.gid, member.mtime = len(content), mode, uid, uid, int(time.time())
+    archive.addfile(member, io.BytesIO(content))
+
+
+def copy(pieces: Any, path: PurePosixPath, archive: tarfile.TarFile) -> None:
+    """Add what the engine packed under a path's last name to an archive, under the whole path."""
+    with (
+        _Pieces(pieces) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as found,
+    ):
+        for member in found:
+            inside = PurePosixPath(member.name).parts[1:]
+            member.name = str(path.joinpath(*inside))
+            archive.addfile(member, found.extractfile(member) if member.isreg() else None)
+        while stream.read(1 << 20):  # an answer read to its end gives its connection back
+            pass
+
+
+class _Pieces(io.RawIOBase):
+    """A readable file over the engine's answer."""
+
+    def __init__(self, pieces: Any) -> None:
+        self._pieces = iter(pieces)
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = piece
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
