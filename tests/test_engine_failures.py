@@ -52,7 +52,10 @@ def children(pid: int) -> list[int]:
 
 
 class Engine:
-    """A Docker engine of the test's own, which it may kill."""
+    """A Docker engine of the test's own, which it may kill.
+
+    It lives in a network namespace of its own: with no bridge wanted, it would take the main engine's away.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +63,16 @@ class Engine:
         self.log = (folder / "log").open("wb")
         places = [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
         self.process = subprocess.Popen(
-            ["dockerd", *places, "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false"],
+            [
+                "unshare",
+                "--net",
+                "dockerd",
+                *places,
+                "-H",
+                f"unix://{self.socket}",
+                "--bridge=none",
+                "--iptables=false",
+            ],
             stdout=self.log,
             stderr=self.log,
         )
