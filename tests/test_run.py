@@ -18,9 +18,11 @@ from support import PluginFolder
 
 from mlgym_core import Action, Episode, RunConfig, open_episode, read_result, run
 from mlgym_core.agent.base import Budget
-from mlgym_core.errors import InvalidSubmissionError, RecordError, UsageError
+from mlgym_core.backends import choose
+from mlgym_core.errors import BackendUnavailableError, InvalidSubmissionError, RecordError, UsageError
 from mlgym_core.grading.sealed import derive_seed
 from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
+from mlgym_core.plugins import Registry
 from mlgym_core.record import read_events
 from mlgym_core.runner import grade_folder
 from mlgym_core.sandbox.local import LocalBackend
@@ -56,6 +58,13 @@ def play(task: Task, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         return {**result.document, "exit_code": result.exit_code, "folder": result.folder}
 
     return go
+
+
+def needs(backend: str) -> None:
+    try:
+        choose(Registry(), backend)
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
 
 
 def put(value: object) -> str:
@@ -191,16 +200,19 @@ BAD_GRADERS = {
 }
 
 
+@pytest.mark.parametrize("backend", ["local", pytest.param("docker", marks=pytest.mark.engine)])
 @pytest.mark.parametrize("kind", BAD_GRADERS)
 def test_a_failing_grader_gives_no_score_and_loses_nothing(
-    task_folder: Callable[..., Path], tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    task_folder: Callable[..., Path], tmp_path: Path, kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needs(backend)
     monkeypatch.setattr("mlgym_core.grading.sealed.GRACE_SECONDS", 0.2)
     folder = task_folder(grade=BAD_GRADERS[kind])
+    (folder / "image" / "Dockerfile").write_text("FROM debian:bookworm-slim\n")
     script = tmp_path / "script.yaml"
     script.write_text(yaml.safe_dump([put(1), VALIDATE, SUBMIT]))
     limits = {"grading_seconds": 1.0}
-    broken = run(RunConfig(load_task_folder(folder), f"scripted:{script}", backend="local", limits=limits))
+    broken = run(RunConfig(load_task_folder(folder), f"scripted:{script}", backend=backend, limits=limits))
     assert (broken.status, broken.exit_code, broken.score) == ("grader_error", 3, None)
     assert broken.document["scores"]["test"] == {}
     assert broken.document["scores"]["dev"] == []
@@ -361,6 +373,26 @@ def test_an_unwritable_run_folder_is_an_error_before_anything_starts(task: Task,
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="--out"):
         run(RunConfig(task, backend="local", out=tmp_path / "file"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_in_the_run_folder_ends_the_run_and_leaves_no_sandbox(
+    command: PluginFolder, tmp_path: Path
+) -> None:
+    disk, scratch, script = tmp_path / "disk", tmp_path / "scratch", tmp_path / "script.yaml"
+    disk.mkdir()
+    script.write_text(yaml.safe_dump([*["head -c 20000 /dev/urandom | base64"] * 20, SUBMIT]))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        options = ["--backend", "local", "--model", f"scripted:{script}", "--out", str(disk)]
+        done = command.run("run", "sample-task", *options, MLGYM_SCRATCH=str(scratch))
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+    assert done.returncode == 3
+    assert "No space left on device; free some space or choose another folder with --out" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(scratch.glob("*/*"))
 
 
 # --- the library -----------------------------------------------------------------------------------------------------

@@ -120,3 +120,28 @@ def test_a_chosen_engine_that_does_not_answer_is_not_replaced_by_another(tmp_pat
     with pytest.raises(BackendUnavailableError) as caught:
         engines.connect("docker", endpoints, "")
     assert "other" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_socket_without_permission_says_so(deaf_socket: Path) -> None:
+    import mlgym_core
+
+    python = "/usr/bin/python3"
+    paths = [str(Path(mlgym_core.__file__).parents[1]), str(Path(pytest.__file__).parents[1])]
+    user = ["setpriv", "--reuid=61999", "--regid=61999", "--clear-groups"]
+    usable = [*user, python, "-c", "import sys; assert sys.version_info >= (3, 11); import attrs, mlgym_core.task"]
+    environment = {"PYTHONPATH": os.pathsep.join(paths), "DOCKER_HOST": str(deaf_socket), "HOME": "/"}
+    if subprocess.run(usable, env=environment, capture_output=True, check=False).returncode:
+        pytest.skip("another user cannot read this checkout or its packages")
+    for folder in [deaf_socket.parent, *deaf_socket.parents[1:-2]]:
+        folder.chmod(folder.stat().st_mode | 0o111)
+    deaf_socket.chmod(0o600)
+    done = subprocess.run(
+        [*user, python, "-c", "from mlgym_core.sandbox.docker import DockerBackend; DockerBackend()"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "no permission on the socket; join its group or use a rootless engine" in done.stderr
