@@ -7,12 +7,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from grading.boxes import PipeBackend
 
-from mlgym_core.grading.archive import freeze_folder
-from mlgym_core.grading.sealed import Grade, Grader
+from mlgym_core.grading.grade import Grade
 from mlgym_core.task import Task
 from mlgym_core.taskfile import load_task_folder
+from mlgym_core.testing import grade_files
 from mlgym_tasks_gametheory.lockstep import Stream
 
 HERE = Path(__file__).parent
@@ -20,19 +19,12 @@ GradeStrategy = Callable[..., Grade]
 
 
 @pytest.fixture
-def grade_strategy(tmp_path: Path) -> GradeStrategy:
+def grade_strategy() -> GradeStrategy:
     """Grades the text of a ``strategy.py``, or else the baseline: ``grade_strategy(task, text, size)``."""
 
     def grade(task: Task, text: str | None = None, size: str = "full", secret: bytes = b"0123456789abcdef") -> Grade:
-        work = tmp_path / "work"
-        work.mkdir(exist_ok=True)
         baseline = (task.folder / "public" / "strategy.py").read_text()
-        (work / "strategy.py").write_text(baseline if text is None else text)
-        archive = freeze_folder(work, task.submission, tmp_path / "archives")
-        backend = PipeBackend()
-        grade = Grader(task, backend, "test", size, secret).grade(archive, "test")
-        assert backend.all_gone()
-        return grade
+        return grade_files(task, {"strategy.py": baseline if text is None else text}, size=size, secret=secret)
 
     return grade
 

@@ -63,5 +63,5 @@ def test_limits_are_the_published_ones(games: dict[str, Task], name: str) -> Non
 def test_the_domain_holds_none_of_its_tasks_files() -> None:
     build = project(DOMAIN)["tool"]["hatch"]["build"]["targets"]  # type: ignore[index]
     assert build["wheel"] == {"packages": ["src/mlgym_tasks_gametheory"]}
-    assert build["sdist"]["only-include"] == ["src/mlgym_tasks_gametheory", "README.md"]
+    assert build["sdist"]["only-include"] == ["src/mlgym_tasks_gametheory", "README.md", "LICENSE"]
     assert {path.name for path in (DOMAIN / "src").iterdir()} == {"mlgym_tasks_gametheory"}

@@ -97,8 +97,8 @@ class _Exchange:
 
     @property
     def eval_broken(self) -> bool:
-        """The command left the shell unable to run another one; the shell ends by itself."""
-        return self.payload()[2:3] == ["eval"]
+        """The command left the shell unable to run another one; the shell ends by itself, perhaps already."""
+        return self.own()[2:3] == ["eval"]
 
     @property
     def completed(self) -> bool:
@@ -110,6 +110,10 @@ class _Exchange:
     def shell_ended(self) -> bool:
         out, err = self._scanners
         return self._token in out.found and self._token in err.found
+
+    def own(self) -> list[str]:
+        """Fields of the shell's own marker on standard output."""
+        return self._scanners[0].found.get(self._nonce, b"").decode("ascii", "replace").split(":")
 
     def payload(self) -> list[str]:
         """Fields of the marker on standard output, the supervisor's if it spoke; hostile code can forge the shell's."""
@@ -284,11 +288,11 @@ class Shell:
                 exchange.feed(stream, data)
 
     def _ended(self, exchange: _Exchange) -> _Ending:
-        if not exchange.shell_ended:
+        if exchange.eval_broken or not exchange.shell_ended:
             if self._saved[0] != self._slot:
                 self._saved = (self._slot, *(name for name in self._saved if name != self._slot))
             notes = self._renew(exchange) if exchange.eval_broken else ()
-            return _Ending(ActionStatus.COMPLETED, _number(exchange.payload()[0]), notes)
+            return _Ending(ActionStatus.COMPLETED, _number(exchange.own()[0]), notes)
         code = _number(exchange.payload()[0])
         notes = (f"the action ended the shell itself (exit code {code}); a new shell was started", *self._restart())
         return _Ending(ActionStatus.SHELL_ENDED, code, notes)

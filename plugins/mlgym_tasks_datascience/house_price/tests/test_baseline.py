@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlgym_core import RunConfig, run
+from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError
 from mlgym_core.plugins import Registry
 from mlgym_core.task import Task
@@ -42,7 +43,7 @@ def test_the_baseline_on_the_local_backend(
 def test_the_baseline_in_containers(task: Task, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLGYM_CACHE", str(tmp_path / "cache"))
     try:
-        Registry().choose("mlgym_register_backends", "docker", "backend").create()
+        choose(Registry(), "docker")
     except BackendUnavailableError as error:
         pytest.skip(str(error))
     check(task, table, "docker", tmp_path / "runs")
