@@ -16,6 +16,8 @@ from attrs import frozen
 _PROC = Path("/proc")
 _PRECISE_ROUNDS = 6
 _ALL_ROUNDS = 60
+_PATIENCE_SECONDS = 5.0
+_PAUSE_SECONDS = 0.002
 
 
 @frozen
@@ -115,11 +117,19 @@ def kill_action(root: int, spare: Collection[int], shell: int | None, since: flo
     their life too, and in the end the root its own.
     """
     cutoff = ticks_at(since) if since > float("-inf") else 0.0
-    for _ in range(_PRECISE_ROUNDS):
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    killed: set[int] = set()
+    rounds = 0
+    while rounds < _PRECISE_ROUNDS and time.monotonic() < deadline:
         found = victims(processes(), root, spare, shell, cutoff)
         if not found:
             return
+        if found <= killed:  # dying, not breeding: on a busy machine that takes a moment
+            time.sleep(_PAUSE_SECONDS)
+            continue
         kill(found)
+        killed |= found
+        rounds += 1
     kill_below(root, spare)
 
 

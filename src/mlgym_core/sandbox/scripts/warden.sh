@@ -41,14 +41,17 @@ while read -r supervisor shell age; do
   read -r up _ </proc/uptime
   hundredths=${up#*.}
   cutoff=$(( ${up%.*} * 100 + ${hundredths#0} - age - 1 ))
-  round=0
-  while [ $round -lt 20 ]; do
+  round=0 grown=0 before=
+  while [ $round -lt 300 ]; do
     round=$((round + 1))
     set -- /proc/[0-9]*
-    if [ $# -gt 150 ] || [ $round -gt 6 ]; then kill -9 -1 2>/dev/null; continue; fi
+    if [ $# -gt 150 ] || [ $grown -gt 6 ]; then kill -9 -1 2>/dev/null; grown=$((grown + 1)); [ $grown -lt 40 ] || break; continue; fi
     scan
     choose
     [ -n "$victims" ] || break
+    # The same ones again are dying, not breeding; on a busy machine that takes a moment.
+    [ "$victims" = "$before" ] || grown=$((grown + 1))
+    before=$victims
     kill -9 $victims 2>/dev/null
   done
   echo done
