@@ -121,6 +121,7 @@ def test_tampering_in_the_sandbox_gains_nothing(play: Callable[..., RunResult], 
         ("rm strategy.py", "missing"),
         (": > strategy.py", "empty"),
         ("head -c 3000000 /dev/zero > strategy.py", "larger than"),
+        ("rm strategy.py; truncate -s 900G strategy.py", "larger than"),
         (
             "rm strategy.py; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('strategy.py')\"",
             "strategy.py",

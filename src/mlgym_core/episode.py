@@ -9,6 +9,7 @@ from typing import Any, Self
 from attrs import evolve, field, frozen
 
 from mlgym_core.errors import (
+    ExportError,
     InfrastructureError,
     InvalidSubmissionError,
     MissingSubmissionError,
@@ -317,8 +318,11 @@ class Episode:
 
     def _freeze(self) -> Archive:
         submission = self.task.submission
-        with self._live().export(submission.paths) as stream:
-            return freeze(stream, submission, self._record.submissions)
+        try:
+            with self._live().export(submission.paths, submission.max_bytes) as stream:
+                return freeze(stream, submission, self._record.submissions)
+        except ExportError as error:
+            raise InvalidSubmissionError(str(error)) from error
 
     def _grade(self, archive: Archive, split: Split) -> Grade:
         known = self._test_grades.get(archive.digest) if split == "test" else None

@@ -6,8 +6,11 @@ import functools
 import io
 import tarfile
 import time
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
+
+from mlgym_core.errors import ExportError
 
 
 @functools.cache
@@ -47,25 +50,28 @@ def add_file(archive: tarfile.TarFile, path: str, content: bytes, uid: int, mode
     archive.addfile(member, io.BytesIO(content))
 
 
-def copy(pieces: Any, path: PurePosixPath, archive: tarfile.TarFile) -> None:
-    """Add what the engine packed under a path's last name to an archive, under the whole path."""
-    with (
-        _Pieces(pieces) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as found,
-    ):
+def copy(pieces: Iterator[bytes], path: PurePosixPath, archive: tarfile.TarFile, max_bytes: int) -> int:
+    """Add what the engine packed under a path's last name to an archive, under the whole path; returns its bytes.
+
+    Raises:
+        ExportError: it is more than ``max_bytes``.
+    """
+    total = 0
+    with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as found:
         for member in found:
-            inside = PurePosixPath(member.name).parts[1:]
-            member.name = str(path.joinpath(*inside))
+            total += member.size
+            if total > max_bytes:
+                raise ExportError(f"{path} is larger than {max_bytes} bytes; make it smaller")
+            member.name = str(path.joinpath(*PurePosixPath(member.name).parts[1:]))
             archive.addfile(member, found.extractfile(member) if member.isreg() else None)
-        while stream.read(1 << 20):  # an answer read to its end gives its connection back
-            pass
+    return total
 
 
 class _Pieces(io.RawIOBase):
     """A readable file over the engine's answer."""
 
-    def __init__(self, pieces: Any) -> None:
-        self._pieces = iter(pieces)
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
         self._rest = b""
 
     def readable(self) -> bool:

@@ -197,14 +197,15 @@ class Sandbox(Protocol):
             OSError: unreadable, or larger than ``limit``.
         """
 
-    def export(self, paths: Sequence[str]) -> IO[bytes]:
+    def export(self, paths: Sequence[str], max_bytes: int = 2**40) -> IO[bytes]:
         """A tar stream of workspace paths (files or folders), as they are: links stay links.
 
         The content is the agent's: hostile until :mod:`mlgym_core.grading.archive` has read it.
-        A path that does not exist is left out.
+        A path that does not exist is left out. A backend that copies stops at ``max_bytes`` of content: a sparse file
+        may claim any size. One that streams may leave that to the reader.
 
         Raises:
-            ExportError: at once or while it is read: something in the workspace cannot be read or is too deep.
+            ExportError: at once or while it is read: something cannot be read, is too deep or too large.
             InfrastructureError: the box does not answer.
         """
 

@@ -300,38 +300,45 @@ class DockerSandbox:
         """Read a file as the agent's user."""
         return self._shell.read_file(path, limit)
 
-    def export(self, paths: Sequence[str]) -> IO[bytes]:
+    def export(self, paths: Sequence[str], max_bytes: int = 2**40) -> IO[bytes]:
         """A tar stream of workspace paths, as the engine sees them; nothing in the container takes part."""
         import docker
 
-        packed: IO[bytes] = tempfile.SpooledTemporaryFile(_EXPORT_IN_MEMORY)  # noqa: SIM115 - handed out
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path in paths:
-                with _explained("read the submission"), contextlib.suppress(docker.errors.NotFound):
-                    self._export_one(PurePosixPath(path), archive)
-        packed.seek(0)
-        return packed
+        with contextlib.ExitStack() as stack:
+            packed = stack.enter_context(tempfile.SpooledTemporaryFile(_EXPORT_IN_MEMORY))
+            with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+                for path in paths:
+                    with _explained("read the submission"), contextlib.suppress(docker.errors.NotFound):
+                        max_bytes -= self._export_one(PurePosixPath(path), archive, max_bytes)
+            packed.seek(0)
+            stack.pop_all()  # the caller closes it
+            return packed
 
-    def _export_one(self, path: PurePosixPath, archive: tarfile.TarFile) -> None:
-        """Add a path, or in its place the first link on the way to it, for the reader to refuse."""
+    def _export_one(self, path: PurePosixPath, archive: tarfile.TarFile, max_bytes: int) -> int:
+        """Add a path, or in its place the first link on the way to it, for the reader to refuse; returns its bytes."""
         for place in [*reversed(path.parents[:-1]), path]:
             target = self._link_target(f"{WORKSPACE}/{place}")
             if target:
                 link = tarfile.TarInfo(str(place))
                 link.type, link.linkname = tarfile.SYMTYPE, target
                 archive.addfile(link)
-                return
-        pieces, _ = self._api.get_archive(self._container, f"{WORKSPACE}/{path}")
-        archives.copy(pieces, path, archive)
+                return 0
+        with contextlib.closing(self._ask("get", f"{WORKSPACE}/{path}", stream=True)) as answer:
+            return archives.copy(answer.iter_content(1 << 18), path, archive, max_bytes)
 
     def _link_target(self, path: str) -> str:
-        """Where a link in the container leads, empty for anything else; the client has no call of its own for this."""
+        """Where a link in the container leads, empty for anything else."""
         from docker.utils import decode_json_header
 
-        url = self._api._url("/containers/{0}/archive", self._container)
-        answer = self._api.head(url, params={"path": path}, timeout=self._api.timeout)
-        self._api._raise_for_status(answer)
+        answer = self._ask("head", path)
         return str(decode_json_header(answer.headers["x-docker-container-path-stat"])["linkTarget"])
+
+    def _ask(self, method: str, path: str, **options: Any) -> Any:
+        """Ask the engine for a path; the client's own call can neither look without reading nor stop reading."""
+        url = self._api._url("/containers/{0}/archive", self._container)
+        answer = self._api.request(method, url, params={"path": path}, timeout=self._api.timeout, **options)
+        self._api._raise_for_status(answer)
+        return answer
 
     def stop_processes(self) -> None:
         """Kill everything the agent left running."""

@@ -177,8 +177,9 @@ class LocalSandbox:
         """Read a file as the agent's user."""
         return self._shell.read_file(path, limit)
 
-    def export(self, paths: Sequence[str]) -> IO[bytes]:
-        """A tar stream of workspace paths."""
+    def export(self, paths: Sequence[str], max_bytes: int = 2**40) -> IO[bytes]:
+        """A tar stream of workspace paths, made while it is read, so that the reader says when it is enough."""
+        del max_bytes
         return workspace.export(self._workspace, paths)
 
     def stop_processes(self) -> None:
