@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support import PluginFolder, write_task
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """In CI everything that some machines lack is there, so a skipped isolation or engine test is a failure."""
-    report = yield
-    needs = item.get_closest_marker("isolation") or item.get_closest_marker("engine")
-    if os.environ.get("MLGYM_CI") and needs and report.skipped:
-        report.outcome = "failed"
-        report.longrepr = f"skipped in CI: {report.longrepr}"
-    return report
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ class RunConfig:
     """What to run.
 
     Attributes:
-        task: id, alias, ``distribution:id`` or a loaded task.
+        task: id, alias, ``distribution:id``, path (``./mytask.py``, ``./folder``) or a loaded task.
         model: ``name``, ``name:argument`` or a model of your own.
         agent: ``name``, ``name:argument`` or an agent of your own.
         backend: ``name``, ``name:argument``, ``auto`` or a backend of your own.

@@ -14,10 +14,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from mlgym_core import compatibility
 from mlgym_core.errors import PluginError, TaskSpecError, UnknownTaskError, UsageError
 
 if TYPE_CHECKING:
@@ -60,15 +62,23 @@ def load_task(name: str) -> Task:
     """Import one task's plugin and return the task.
 
     Args:
-        name: task id, published alias, or ``distribution:id``.
+        name: task id, published alias, ``distribution:id``, or a path (with a slash, or ending in ``.py``) of a
+            one-file task or a task's folder.
 
     Raises:
         UnknownTaskError: nothing installed has this name; the message gives the nearest ones.
-        PluginError: two packages claim it, or its plugin is broken (with the plugin's own error as cause).
+        PluginError: two packages claim it, it needs another mlgym-core, or its plugin is broken (with the plugin's
+            own error as cause).
+        TaskSpecError: the task at a path breaks the contract.
     """
+    if is_path(name):
+        from mlgym_core.scaffold.paths import load_task_path
+
+        return load_task_path(Path(name))
     point = _find(name)
     wanted = name.rpartition(":")[2]
     distribution, version = _origin(point)
+    compatibility.check(point.dist, f"task {wanted!r} of {distribution} {version}")
     try:
         tasks = _registered_tasks(_import(point))
     except BaseException as error:
@@ -87,6 +97,11 @@ def load_task(name: str) -> Task:
             return evolve(task, distribution=distribution, version=version)
     offered = ", ".join(task.id for task in tasks) or "none"
     raise PluginError(f"{distribution} announces task {wanted!r} but registers {offered}; its entry point is wrong")
+
+
+def is_path(name: str) -> bool:
+    """Whether a task is named by a path: a slash in it, or the ending ``.py``."""
+    return "/" in name or os.sep in name or name.endswith(".py") or name in (".", "..")
 
 
 def _find(name: str) -> EntryPoint:
@@ -184,6 +199,7 @@ class Registry:
                     name = f"{_origin(point)[0]}:{point.name}"
                     self._points[name] = point
                     try:
+                        compatibility.check(point.dist, "it")
                         _register(manager, _import(point), name)
                     except BaseException as error:
                         self._fail(name, error)
@@ -285,6 +301,7 @@ def examine(group: str, name: str, distribution: str) -> str | None:
     for point in _points(group):
         if point.name == name and _origin(point)[0] == distribution:
             try:
+                compatibility.check(point.dist, "it")
                 module = point.load()
                 if group == TASKS:
                     if name not in [task.id for task in _registered_tasks(module)]:

@@ -200,7 +200,7 @@ def grade_folder(
     """Grade the submission that lies in a folder, as a run would; nothing is recorded.
 
     Args:
-        task: id, alias, ``distribution:id`` or a loaded task.
+        task: id, alias, ``distribution:id``, path (``./mytask.py``, ``./folder``) or a loaded task.
         folder: holds the submission's files.
         backend, size, source, build: as in :class:`RunConfig`.
         split: ``dev`` or ``test``.

@@ -36,12 +36,15 @@ class Metric:
         direction: ``up`` when larger is better, else ``down``.
         unit: for display (``payoff per round``, ``s``, ``%``).
         description: one sentence for the agent.
+        tolerance: for a metric that measures time: by which share two scores of the same submission may differ.
+            ``mlgym check`` wants equal scores where it is ``None`` and the grader reports no standard error.
     """
 
     name: str
     direction: Direction
     unit: str = ""
     description: str = ""
+    tolerance: float | None = None
 
     @property
     def sign(self) -> int:

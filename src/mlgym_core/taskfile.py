@@ -182,6 +182,9 @@ def _problem(task: Task) -> str | None:
         return f"id {task.id!r} must be lower-case words joined by hyphens"
     if not task.metrics:
         return "metrics: at least one is needed; the first one is primary"
+    for metric in task.metrics:
+        if metric.tolerance is not None and not 0 <= metric.tolerance < 1:
+            return f"metrics: the tolerance of {metric.name} is a share from 0 to 1, not {metric.tolerance:g}"
     if DEFAULT_SIZE not in task.sizes:
         return f"sizes: {DEFAULT_SIZE!r} is required; it is the size that published scores refer to"
     return _submission_problem(task) or _limits_problem(task)

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mlgym_core.cli import baseline, clean, data, grade, image, plugins, run, tasks
+from mlgym_core.cli import baseline, check, clean, data, grade, image, new, pack, plugins, run, tasks
 from mlgym_core.errors import MLGymError
 
 
@@ -47,6 +47,9 @@ app.command("baseline")(baseline.command)
 app.command("grade")(grade.command)
 app.add_typer(data.app, name="data")
 app.add_typer(image.app, name="image")
+app.add_typer(new.app, name="new")
+app.command("pack")(pack.command)
+app.command("check")(check.command)
 app.command("clean")(clean.command)
 
 

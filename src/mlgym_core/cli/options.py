@@ -12,7 +12,9 @@ from mlgym_core.errors import UsageError
 if TYPE_CHECKING:
     from mlgym_core.models.base import ModelSettings
 
-TaskArgument = Annotated[str, typer.Argument(help="Task id, published id, or distribution:id.", show_default=False)]
+TaskArgument = Annotated[
+    str, typer.Argument(help="Task id, published id, distribution:id, or path of a task.", show_default=False)
+]
 Model = Annotated[
     str, typer.Option(help="Model: baseline, scripted:<file>, litellm:<provider/model>, or one of a plugin.")
 ]

@@ -66,7 +66,7 @@ def show(task: options.TaskArgument, as_json: options.Json = False) -> None:
     ]
     limits = loaded.limits
     lines = {
-        "task": f"{loaded.id} ({loaded.distribution} {loaded.version})",
+        "task": f"{loaded.id} ({f'{loaded.distribution} {loaded.version}' if loaded.distribution else task})",
         "published as": ", ".join(loaded.aliases),
         "metrics": metrics,
         "submission": f"{loaded.submission.kind}: {', '.join(loaded.submission.paths)}",
