@@ -56,7 +56,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prepared(task: Task, table: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """The data under seed 0, in a cache of this session's own."""
+    """The data under seed 0, in a cache of the test run's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLGYM_CACHE", str(tmp_path_factory.mktemp("cache")))
         return data.prepare(task, f"local:{table}", "full", 0)
