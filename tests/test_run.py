@@ -488,6 +488,16 @@ def test_many_episodes_run_in_threads_at_once(task: Task) -> None:
         assert list(pool.map(one, range(8))) == list(range(8))
 
 
+def test_runs_go_on_side_by_side_under_asyncio(task: Task) -> None:
+    import asyncio
+
+    async def several() -> list[float | None]:
+        runs = [asyncio.to_thread(run, RunConfig(task, backend="local")) for _ in range(3)]
+        return [result.score for result in await asyncio.gather(*runs)]
+
+    assert asyncio.run(several()) == [1.0, 1.0, 1.0]
+
+
 def test_the_library_prints_nothing(task: Task, capfd: pytest.CaptureFixture[str]) -> None:
     run(RunConfig(task, backend="local"))
     assert capfd.readouterr() == ("", "")
