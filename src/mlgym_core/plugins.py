@@ -125,6 +125,8 @@ def _unknown(name: str) -> str:
     lowered = {other.lower(): other for other in known}
     near = [lowered[low] for low in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
     hint = f"did you mean {' or '.join(near)}?" if near else "see what is installed with: mlgym tasks"
+    if Path(name).exists():
+        hint = f"for the folder or file here say ./{name}"
     return f"unknown task {name!r}; {hint}"
 
 

@@ -100,7 +100,7 @@ def test_for_people(installed: PluginFolder) -> None:
     [
         (["remove"], 2, "name a task, or pass --all"),
         (["remove", "fed", "--all"], 2, "name a task, or pass --all"),
-        (["remove", ".."], 2, "unknown task"),
+        (["remove", ".."], 2, "holds no task.yaml"),
         (["list", "absent"], 2, "unknown task"),
         (["prepare", "fed", "--source", "magic"], 2, "choose from: synthetic, hub, local:<folder or file>"),
         (["prepare", "plain", "--source", "hub"], 2, "has no data"),

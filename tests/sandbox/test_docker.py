@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError
@@ -291,6 +292,27 @@ def test_an_engine_that_filters_no_calls_is_not_said_to_isolate(
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_images_own_path_and_variables_hold_in_every_box(engine: DockerBackend, tmp_path: Path) -> None:
+    dockerfile = (
+        "FROM debian:bookworm-slim\nRUN mkdir /opt/own && ln -s /usr/bin/python3 /opt/own/python3\n"
+        "ENV PATH=/opt/own:$PATH OWN=yes\n"
+    )
+    image = engine.prepare_image(Image(folder=image_folder(tmp_path / "own" / "image", dockerfile)), "grader", str)
+    look = "import os, shutil; print(shutil.which('python3'), os.environ['OWN'], os.environ['HOME'], flush=True)"
+    spec = BoxSpec("docker-test", "grader", image, Resources(memory_mb=256))
+    peer = engine.open_peer(spec, look)
+    try:
+        deadline = time.monotonic() + 30
+        assert b"".join(data for _, data in peer.connection.receive(deadline)) == b"/opt/own/python3 yes /home/agent\n"
+    finally:
+        peer.close()
+    sandbox = engine.open_sandbox(attrs.evolve(spec, role="agent"))
+    try:
+        assert sandbox.run("command -v python3; echo $OWN", 30).stdout.head == b"/opt/own/python3\nyes\n"
+    finally:
+        sandbox.close()
 
 
 def test_an_image_is_built_once_and_found_again(engine: DockerBackend, tmp_path: Path) -> None:

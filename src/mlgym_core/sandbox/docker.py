@@ -44,6 +44,8 @@ _PEER_WORKDIR = "/box"
 _HOME = "/home/agent"
 _UID = 1000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Without a PATH: the image's own holds, where its interpreter may come first.
+_ENVIRONMENT = {name: value for name, value in base_environment(_HOME, "").items() if name != "PATH"}
 _STATE = "/dev/shm/.mlgym-shell"
 _LABEL = "mlgym.run"
 _EXPIRES = "mlgym.expires"
@@ -187,7 +189,7 @@ class DockerBackend:
                 user=f"{_UID}:{_UID}",
                 working_dir=workdir,
                 stdin_open=True,
-                environment={**base_environment(_HOME, _PATH), "PWD": workdir, **spec.env},
+                environment={**_ENVIRONMENT, "PWD": workdir, **spec.env},
                 labels=_labels(spec),
                 entrypoint=[],
                 host_config=config,
