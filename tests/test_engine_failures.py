@@ -104,7 +104,7 @@ def engine() -> Iterator[Engine]:
         wait_for(engine.socket.exists)
         client, _ = engines.connect("docker", [engines.Endpoint(f"unix://{engine.socket}", "the test's own")], "")
         image = main.prepare_image(load_task("battle-of-sexes").image, "agent", print).reference
-        client.images.load(b"".join(main.client.images.get(image).save(named=True)))
+        client.images.load(b"".join(main.client.images.get(image).save(named=image)))
         client.close()
         yield engine
     finally:

@@ -84,7 +84,7 @@ def _show(made: NewPackage, as_json: bool, *commands: str) -> None:
 
 
 def _place(made: NewPackage) -> str:
-    """The shorter of the absolute and the relative path, quoted for a shell."""
+    """The path from here where the package lies below, else the absolute one, quoted for a shell."""
     relative = os.path.relpath(made.folder)
-    short = relative if len(relative) < len(str(made.folder)) else str(made.folder)
+    short = str(made.folder) if relative.startswith(os.pardir) else relative
     return shlex.quote(short if os.sep in short else f"./{short}")
