@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -241,7 +242,9 @@ def test_the_command_prints_the_next_three_commands(plugins: PluginFolder, tmp_p
     done = plugins.run("new", "task", "mine", "--kind", "code", "--out", str(tmp_path / "a b"))
     assert done.returncode == 0, done.stderr
     first, second, third = done.stdout.splitlines()
-    assert first == f"pip install -e '{tmp_path / 'a b' / 'mine'}'"
+    *install, place = shlex.split(first)
+    assert install == ["pip", "install", "-e"]
+    assert Path(place).resolve() == tmp_path / "a b" / "mine"
     assert second == "mlgym baseline mine"
     assert third == "mlgym check mine"
     again = plugins.run("new", "task", "mine", "--kind", "code", "--out", str(tmp_path / "a b"))
