@@ -1,0 +1,1 @@
+"""The algorithms domain of MLGym; its tasks are distributions of their own."""
