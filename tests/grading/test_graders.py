@@ -153,9 +153,12 @@ def test_boxes_hold_only_what_is_theirs(tmp_path: Path, backend: PipeBackend) ->
     (tmp_path / "answer.py").write_text(HONEST)
     archive = freeze_folder(tmp_path, task.submission, tmp_path / "store")
     grade = Grader(task, backend, "run", "full", SECRET, Data()).grade(archive, "dev")  # type: ignore[arg-type]
-    assert grade.details["player"] == ["answer.py", "data/x", "lib/mlgym_peer.py", "player.py", "starter.txt"]
+    assert grade.details["player"] == [
+        "answer.py", "data/x", "lib/mlgym_frames.py", "lib/mlgym_peer.py", "player.py", "starter.txt",
+    ]  # fmt: skip
     assert grade.details["grader"] == [
-        "data/private/x", "data/public/x", "job.json", "lib/mlgym_peer.py", "lib/mlgym_table.py", "private/grade.py",
+        "data/private/x", "data/public/x", "job.json",
+        "lib/mlgym_frames.py", "lib/mlgym_peer.py", "lib/mlgym_table.py", "private/grade.py",
         "submission/answer.py",
     ]  # fmt: skip
     assert grade.details["read"] == ["private", "public"]

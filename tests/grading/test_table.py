@@ -35,7 +35,7 @@ def table() -> Iterator[ModuleType]:
 
     yield mlgym_table
     sys.path.remove(folder)
-    for name in ("mlgym_table", "mlgym_peer"):
+    for name in ("mlgym_table", "mlgym_peer", "mlgym_frames"):
         sys.modules.pop(name, None)
 
 
@@ -274,5 +274,5 @@ def test_a_grader_finds_it_in_its_box_and_its_reasons_reach_the_agent(tmp_path: 
 
 
 def test_it_runs_on_old_pythons() -> None:
-    for name in ("mlgym_table.py", "mlgym_peer.py"):
+    for name in ("mlgym_table.py", "mlgym_peer.py", "mlgym_frames.py"):
         ast.parse((Path(inject.__file__).parent / name).read_text(), feature_version=(3, 9))

@@ -10,13 +10,15 @@ import json
 import struct
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgym_core.grading.inject import mlgym_peer as wire
+from mlgym_core.grading.inject import mlgym_frames as wire
+from mlgym_core.grading.inject import mlgym_peer
 
 RANGES = {
     "|u1": (0, 2**8 - 1),
@@ -162,13 +164,15 @@ def test_what_cannot_be_sent_is_refused_at_the_sender() -> None:
 
 
 def test_a_cut_stream_is_the_end() -> None:
-    channel = wire._Channel(io.BytesIO(b"\0\0"), io.BytesIO())
+    channel = wire.Channel(io.BytesIO(b"\0\0"), io.BytesIO())
     with pytest.raises(EOFError):
         channel.receive()
 
 
-def test_the_injected_file_needs_nothing_but_python_3_9() -> None:
-    tree = ast.parse(Path(wire.__file__).read_text(), feature_version=(3, 9))
+@pytest.mark.parametrize("module", [wire, mlgym_peer])
+def test_the_injected_files_need_nothing_but_python_3_9(module: ModuleType) -> None:
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))
     top = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in top if isinstance(node, ast.ImportFrom)}

@@ -15,12 +15,15 @@ pytestmark = pytest.mark.slow
 CORE = {
     "mlgym_core/py.typed",
     "mlgym_core/agent/templates/task.txt",
+    "mlgym_core/grading/inject/mlgym_frames.py",
     "mlgym_core/grading/inject/mlgym_peer.py",
     "mlgym_core/grading/inject/mlgym_table.py",
     "mlgym_core/sandbox/scripts/bash.sh",
     "mlgym_core/sandbox/scripts/launcher.py",
     "mlgym_core/sandbox/scripts/supervisor.sh",
     "mlgym_core/scaffold/templates/LICENSE",
+    "mlgym_core/tools/scripts/launch.sh",
+    "mlgym_core/tools/scripts/agent_tools/window.py",
     "mlgym_core/scaffold/templates/tasks/common/pyproject.toml.tmpl",
     "mlgym_core/scaffold/templates/tasks/code/src/MODULE/private/grade.py.tmpl",
 }

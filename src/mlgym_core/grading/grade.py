@@ -10,7 +10,7 @@ from typing import Any, Literal
 import attrs
 from attrs import field, frozen
 
-from mlgym_core.grading.inject import mlgym_peer as wire
+from mlgym_core.grading.inject import mlgym_peer
 from mlgym_core.task import Task
 
 Outcome = Literal["scored", "invalid_submission", "grader_error"]
@@ -67,8 +67,8 @@ def read_result(content: bytes, task: Task) -> Grade:
     unknown = sorted(set(raw) - _KEYS)
     if unknown:
         raise BadResultError(f"unknown key {unknown[0]!r}; keys: {', '.join(sorted(_KEYS))}")
-    if raw.get("schema") != wire.PROTOCOL or isinstance(raw.get("schema"), bool):
-        raise BadResultError(f"schema is {raw.get('schema')!r}; this version reads schema {wire.PROTOCOL}")
+    if raw.get("schema") != mlgym_peer.PROTOCOL or isinstance(raw.get("schema"), bool):
+        raise BadResultError(f"schema is {raw.get('schema')!r}; this version reads schema {mlgym_peer.PROTOCOL}")
     message, details = raw.get("message", ""), raw.get("details", {})
     if not isinstance(message, str) or not isinstance(details, dict):
         raise BadResultError("message must be text and details an object")
@@ -88,12 +88,12 @@ def read_result(content: bytes, task: Task) -> Grade:
 
 def clean(message: str) -> str:
     """A message from a box, bounded and fit for UTF-8."""
-    return message[: wire.MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
+    return message[: mlgym_peer.MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
 
 
 def _parse(content: bytes) -> dict[str, Any]:
-    if len(content) > wire.MAX_RESULT:
-        raise BadResultError(f"it is larger than {wire.MAX_RESULT} bytes")
+    if len(content) > mlgym_peer.MAX_RESULT:
+        raise BadResultError(f"it is larger than {mlgym_peer.MAX_RESULT} bytes")
     try:
         raw = json.loads(content.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_unique)
         # Text that graders quote may hold lone surrogates, which no UTF-8 record can keep.

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 from attrs import frozen
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.grading.inject import mlgym_peer as wire
+from mlgym_core.grading.inject import mlgym_frames as wire
 from mlgym_core.sandbox.base import STDOUT, ConnectionClosed, Peer
 
 #: The first program in a grading box. Descriptors 0 and 1 become the protocol; prints go to the log (stderr).

@@ -17,7 +17,8 @@ from attrs import define, field
 from mlgym_core.errors import InfrastructureError, UsageError
 from mlgym_core.grading.archive import Archive
 from mlgym_core.grading.grade import BadResultError, Grade, clean, read_result
-from mlgym_core.grading.inject import mlgym_peer as wire
+from mlgym_core.grading.inject import mlgym_frames as wire
+from mlgym_core.grading.inject import mlgym_peer
 from mlgym_core.grading.peer import BOOT, PLAYER_LOG_LIMIT, Files, PeerLink
 from mlgym_core.grading.relay import GraderFailedError, Relay
 from mlgym_core.sandbox.base import Backend, BoxSpec, ConnectionClosed, Mount, PreparedImage, Progress, Role
@@ -29,8 +30,9 @@ SECRET_BYTES = 16
 START_SECONDS = 120.0  #: for a box to come up
 GRACE_SECONDS = 15.0  #: for the grader to conclude when the player has used up the grading's time
 LOG_SECONDS = 1.0  #: to collect the end of the grader's log
-_PEER_FILE = Path(wire.__file__)
-_TABLE_FILE = _PEER_FILE.with_name("mlgym_table.py")
+_INJECT = Path(wire.__file__).parent
+_LIBRARY = {f"lib/{name}": _INJECT / name for name in ("mlgym_frames.py", "mlgym_peer.py")}
+_GRADER_LIBRARY = {**_LIBRARY, "lib/mlgym_table.py": _INJECT / "mlgym_table.py"}
 
 
 class GradingData(Protocol):
@@ -211,7 +213,7 @@ def _grader_files(grader: Grader, archive: Archive, split: Split) -> Files:
         paths |= {"data": "data/private"} if grader.data.private else {}
         paths |= {"public_data": "data/public"} if grader.data.public else {}
     job = {
-        "schema": wire.PROTOCOL,
+        "schema": mlgym_peer.PROTOCOL,
         "task": grader.task.id,
         "split": split,
         "seed": derive_seed(grader.secret, grader.task.id, split),
@@ -220,7 +222,7 @@ def _grader_files(grader: Grader, archive: Archive, split: Split) -> Files:
         "paths": paths,
     }
     files: dict[str, bytes | Path] = {f"private/{name}": path for name, path in grader.task.private_files().items()}
-    files |= {"lib/mlgym_peer.py": _PEER_FILE, "lib/mlgym_table.py": _TABLE_FILE}
+    files |= _GRADER_LIBRARY
     files["job.json"] = json.dumps(job, allow_nan=False).encode()
     return Files(files, archive.path, "submission/")
 
@@ -232,7 +234,7 @@ def _player_files(task: Task, archive: Archive) -> Files:
         for name, path in task.public_files().items()
         if name == task.submission.player or not any(PurePosixPath(name).is_relative_to(one) for one in declared)
     }
-    return Files({**files, "lib/mlgym_peer.py": _PEER_FILE}, archive.path)
+    return Files({**files, **_LIBRARY}, archive.path)
 
 
 def _mounts(role: Role, data: GradingData | None) -> tuple[Mount, ...]:

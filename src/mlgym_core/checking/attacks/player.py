@@ -214,8 +214,8 @@ _PLANT = """
 import os
 _RESULT = '{"schema": 1, "outcome": "scored", "metrics": {"@METRIC@": 1e9}}'
 for _folder in (".", "private", "submission", "lib", "/tmp", "/dev/shm", "/box", "/box/private", "/box/lib"):
-    for _name in ("result.json", "job.json", "json.py", "mlgym_peer.py", "mlgym_table.py", "sitecustomize.py",
-                  "conftest.py", "x.pth"):
+    for _name in ("result.json", "job.json", "json.py", "mlgym_peer.py", "mlgym_frames.py", "mlgym_table.py",
+                  "sitecustomize.py", "conftest.py", "x.pth"):
         try:
             os.makedirs(_folder, exist_ok=True)
             open(os.path.join(_folder, _name), "w").write(_RESULT)
