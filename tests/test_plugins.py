@@ -8,7 +8,6 @@ import textwrap
 import pytest
 from support import PluginFolder
 
-from mlgym_core import plugins as room
 from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError, PluginError, UnknownTaskError, UsageError
 from mlgym_core.plugins import Registry, list_tasks, load_task
@@ -121,7 +120,7 @@ def test_a_broken_plugin_is_rolled_back_reported_once_and_harms_nobody(plugins_h
 
 
 def test_a_hanging_import_is_cut_off(plugins_here: PluginFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(room.DEADLINE, "0.3")
+    monkeypatch.setenv("MLGYM_PLUGIN_DEADLINE", "0.3")
     plugins_here.add("plug_hang", "import time\ntime.sleep(10)\n", {"mlgym": {"hang": "plug_hang"}})
     warnings: list[str] = []
     names = [tool.name for tool in Registry(warnings.append).collect("mlgym_register_tools")]
@@ -130,7 +129,7 @@ def test_a_hanging_import_is_cut_off(plugins_here: PluginFolder, monkeypatch: py
 
 
 def test_strict_mode_raises_at_once(plugins_here: PluginFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(room.STRICT, "1")
+    monkeypatch.setenv("MLGYM_STRICT_PLUGINS", "1")
     plugins_here.add("plug_bad", BROKEN["import-error"], {"mlgym": {"bad": "plug_bad"}})
     with pytest.raises(ModuleNotFoundError):
         Registry().collect("mlgym_register_tools")

@@ -9,7 +9,6 @@ from mlgym_core.errors import UsageError
 from mlgym_core.hookspecs import AgentEntry, BackendEntry, ModelEntry, hookimpl
 
 if TYPE_CHECKING:
-    from mlgym_core.agent.base import Agent, AgentContext
     from mlgym_core.models.base import Model, ModelContext
     from mlgym_core.sandbox.base import Backend
     from mlgym_core.tools.base import Tool
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def mlgym_register_tools() -> Iterable[Tool]:
-    """``bash``, ``validate``, ``submit``."""
+    """``bash``, the tools for files, ``validate``, ``submit``."""
     from mlgym_core.tools.builtin import TOOLS
 
     return TOOLS
@@ -31,21 +30,22 @@ def mlgym_register_backends() -> Iterable[BackendEntry]:
 
 @hookimpl
 def mlgym_register_models() -> Iterable[ModelEntry]:
-    """``baseline``, ``scripted:<file>`` and ``litellm:<provider/model>``."""
+    """``baseline``, ``scripted:<file>``, ``litellm:<provider/model>``, ``replay:<run>`` and ``human``."""
     return [
         ModelEntry("baseline", _baseline, "run the task's shipped baseline, validate, submit", remote=False),
         ModelEntry("scripted", _scripted, "scripted:<file> plays a list of actions", remote=False),
         ModelEntry("litellm", _litellm, "litellm:<provider/model> asks a model service (extra: litellm)", remote=True),
+        ModelEntry("replay", _replay, "replay:<run> plays the replies of an earlier run", remote=True),
+        ModelEntry("human", _human, "a person at the terminal; human:thoughts asks for a thought too", remote=False),
     ]
 
 
 @hookimpl
 def mlgym_register_agents() -> Iterable[AgentEntry]:
-    """``default`` (tool calls) and ``text`` (one fenced command a reply)."""
-    return [
-        AgentEntry("default", _tool_agent, "ReAct loop with native tool calls"),
-        AgentEntry("text", _text_agent, "ReAct loop with one fenced shell command a reply"),
-    ]
+    """The shipped configurations of the ReAct agent."""
+    from mlgym_core.agent.config import SHIPPED, entry, shipped
+
+    return [entry(shipped(name)) for name in SHIPPED]
 
 
 def _docker(argument: str) -> Backend:
@@ -81,18 +81,13 @@ def _litellm(argument: str, context: ModelContext) -> Model:
     return create(argument, context)
 
 
-def _tool_agent(argument: str, context: AgentContext) -> Agent:
-    return _react("default", argument, context, native_tools=True)
+def _replay(argument: str, context: ModelContext) -> Model:
+    from mlgym_core.models.replay import create
+
+    return create(argument, context)
 
 
-def _text_agent(argument: str, context: AgentContext) -> Agent:
-    return _react("text", argument, context, native_tools=False)
+def _human(argument: str, context: ModelContext) -> Model:
+    from mlgym_core.models.human import create
 
-
-def _react(name: str, argument: str, context: AgentContext, native_tools: bool) -> Agent:
-    from mlgym_core.agent.react import ReactAgent
-
-    if argument:
-        raise UsageError(f"the agent {name!r} takes no argument, got {argument!r}; use --agent {name}")
-    assert context.model is not None
-    return ReactAgent(name, context.model, native_tools=native_tools)
+    return create(argument, context)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from mlgym_core import compatibility
+from mlgym_core import compatibility, settings
 from mlgym_core.errors import PluginError, TaskSpecError, UnknownTaskError, UsageError
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 TASKS = "mlgym.tasks"
 ALIASES = "mlgym.task_aliases"
 BEHAVIOUR = "mlgym"
-STRICT = "MLGYM_STRICT_PLUGINS"
-DEADLINE = "MLGYM_PLUGIN_DEADLINE"
 
 
 @frozen
@@ -213,7 +211,7 @@ class Registry:
         if isinstance(error, KeyboardInterrupt):
             raise error
         point = self._points.get(plugin_name)
-        if point is None or os.environ.get(STRICT) == "1":
+        if point is None or settings.STRICT_PLUGINS.value():
             raise error
         if self._manager is not None and self._manager.has_plugin(plugin_name):
             self._manager.unregister(name=plugin_name)
@@ -273,7 +271,7 @@ def _import(point: EntryPoint) -> Any:
     Raises:
         BaseException: whatever the import raised, ``SystemExit`` included; :class:`TimeoutError` for a hang.
     """
-    seconds = float(os.environ.get(DEADLINE, "20"))
+    seconds = settings.PLUGIN_DEADLINE.value() or 20.0
     outcome: list[Any] = []
 
     def work() -> None:
@@ -288,7 +286,8 @@ def _import(point: EntryPoint) -> Any:
     thread.start()
     thread.join(seconds)
     if not outcome:
-        raise TimeoutError(f"importing {point.module} did not finish within {seconds:g} s ({DEADLINE})")
+        name = settings.PLUGIN_DEADLINE.name
+        raise TimeoutError(f"importing {point.module} did not finish within {seconds:g} s ({name})")
     module, error = outcome
     if error is not None:
         raise error

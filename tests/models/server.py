@@ -1,4 +1,8 @@
-"""A model service on 127.0.0.1 with OpenAI's chat completions, which answers as a test tells it to."""
+"""A model service on 127.0.0.1 that answers as a test tells it to.
+
+It speaks OpenAI's chat completions and, where the path says so, Anthropic's messages; in one piece or, where the
+request says so, as a stream. A script is written in OpenAI's form and translated.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from attrs import evolve, field, frozen
+from models import wire
 
 
 @frozen
@@ -26,6 +31,9 @@ class Answer:
         delay: seconds until the first byte.
         trickle: seconds between the bytes of blank space that come before the body, for ever.
         hang_up: closes the connection instead.
+        cut: of a stream, the events that are sent before it breaks off.
+        cut_by: how it does: ``reset`` in the middle of the transfer, ``end`` as if it were over, or an error message,
+            sent as an event.
     """
 
     body: Any = None
@@ -35,6 +43,8 @@ class Answer:
     delay: float = 0.0
     trickle: float | None = None
     hang_up: bool = False
+    cut: int | None = None
+    cut_by: str = "reset"
 
 
 @frozen
@@ -49,9 +59,13 @@ class Request:
     def messages(self) -> list[dict[str, Any]]:
         return list(self.body["messages"])
 
+    @property
+    def anthropic(self) -> bool:
+        return self.path.endswith("/v1/messages")
+
 
 def usage(prompt: int = 0, completion: int = 0, *, cost: float | None = None, **details: int) -> dict[str, Any]:
-    """Figures as providers report them; ``cached`` and ``reasoning`` go where they belong."""
+    """Figures as providers report them; ``cached``, ``written`` and ``reasoning`` go where they belong."""
     figures: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -61,6 +75,8 @@ def usage(prompt: int = 0, completion: int = 0, *, cost: float | None = None, **
         figures["cost"] = cost
     if "cached" in details:
         figures["prompt_tokens_details"] = {"cached_tokens": details["cached"]}
+    if "written" in details:
+        figures.setdefault("prompt_tokens_details", {})["cache_creation_tokens"] = details["written"]
     if "reasoning" in details:
         figures["completion_tokens_details"] = {"reasoning_tokens": details["reasoning"]}
     return figures
@@ -85,6 +101,14 @@ def calls(*asked: tuple[str, Any], figures: Mapping[str, Any] | None = SOME, tex
         for number, (name, given) in enumerate(asked)
     ]
     return _completion({"content": text, "tool_calls": wire}, "tool_calls", figures)
+
+
+def thinks(answer: Answer, thought: str, signature: str) -> Answer:
+    """The same reply after some signed reasoning."""
+    block = {"type": "thinking", "thinking": thought, "signature": signature}
+    choice = answer.body["choices"][0]
+    message = {**choice["message"], "reasoning_content": thought, "thinking_blocks": [block]}
+    return evolve(answer, body={**answer.body, "choices": [{**choice, "message": message}]})
 
 
 def bash(command: str, figures: Mapping[str, Any] | None = SOME) -> Answer:
@@ -138,6 +162,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
+        """The base URL; clients of Anthropic's find their way from it too."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def script(self, *answers: Answer, then: Answer | None = None) -> None:
@@ -173,21 +198,25 @@ class ModelServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                answer = server._next(Request(self.path, dict(self.headers), body))
+                request = Request(self.path, dict(self.headers), body)
+                answer = server._next(request)
                 self.close_connection = True
                 server._closing.wait(answer.delay)
                 with suppress(OSError):  # the client may have gone
-                    server._send(self, answer)
+                    if body.get("stream") and answer.status == 200 and "choices" in (answer.body or ()):
+                        server._stream(self, answer, request)
+                    else:
+                        server._send(self, answer, request)
 
         return Handler
 
-    def _send(self, handler: BaseHTTPRequestHandler, answer: Answer) -> None:
+    def _send(self, handler: BaseHTTPRequestHandler, answer: Answer, request: Request) -> None:
         if answer.hang_up:
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
         if answer.retry_in is not None:
             answer = evolve(answer, headers={"retry-after": formatdate(time() + answer.retry_in, usegmt=True)})
-        data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        data = _written(answer, request)
         handler.send_response(answer.status)
         for name, value in {"content-type": "application/json", "connection": "close", **answer.headers}.items():
             handler.send_header(name, value)
@@ -197,3 +226,38 @@ class ModelServer:
         while answer.trickle is not None and not self._closing.wait(answer.trickle):
             handler.wfile.write(b" ")
         handler.wfile.write(data)
+
+    def _stream(self, handler: BaseHTTPRequestHandler, answer: Answer, request: Request) -> None:
+        handler.send_response(200)
+        for name, value in {"content-type": "text/event-stream", **answer.headers}.items():
+            handler.send_header(name, value)
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        events = list(wire.anthropic_stream(answer.body) if request.anthropic else wire.openai_stream(answer.body))
+        for data in events[: answer.cut]:
+            _chunk(handler, data)
+        while answer.trickle is not None and not self._closing.wait(answer.trickle):
+            _chunk(handler, b": nothing yet\n\n")
+        if answer.cut is not None and answer.cut_by == "reset":
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if answer.cut is not None and answer.cut_by != "end":
+            error = {"error": {"message": answer.cut_by, "type": "server_error", "code": None}}
+            data = wire.event(wire.anthropic_error(529, error), "error") if request.anthropic else wire.event(error)
+            _chunk(handler, data)
+        _chunk(handler, b"")
+
+
+def _chunk(handler: BaseHTTPRequestHandler, data: bytes) -> None:
+    handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+def _written(answer: Answer, request: Request) -> bytes:
+    body = answer.body
+    if isinstance(body, bytes):
+        return body
+    if request.anthropic and isinstance(body, dict) and body.get("choices"):
+        body = wire.anthropic_message(body)
+    elif request.anthropic and isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = wire.anthropic_error(answer.status, body)
+    return json.dumps(body).encode()

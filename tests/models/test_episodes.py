@@ -66,7 +66,7 @@ def test_a_task_is_done_by_tool_calls(server: ModelServer, play: Callable[..., d
     assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "submitted", 0)
     assert document["steps"] == 4
     assert document["scores"]["test"]["Score"] > 0
-    assert document["tokens"] == {"prompt": 300, "completion": 60}
+    assert document["tokens"] == {"prompt": 300, "completion": 60, "cached": 0, "reasoning": 0}
     assert document["cost"] == {"usd": pytest.approx(3 * 140e-6), "known": True}
     told = server.requests[1].messages
     assert [message["role"] for message in told] == ["system", "user", "assistant", "tool", "tool"]
@@ -81,6 +81,34 @@ def test_a_task_is_done_by_text(server: ModelServer, play: Callable[..., dict[st
     assert document["scores"]["dev"][0]["step"] == 2
     assert "tools" not in server.requests[0].body
     assert [message["role"] for message in server.requests[1].messages] == ["system", "user", "assistant", "user"]
+
+
+def test_a_file_is_edited_with_the_tools_by_calls_and_by_text(
+    server: ModelServer, play: Callable[..., dict[str, Any]], backend: str
+) -> None:
+    new = "def row_strategy(history):\n    return 0\n"
+    document = play(
+        calls(("bash", {"command": "rm strategy.py"}), ("create", {"path": "strategy.py", "text": "x = y\n"})),
+        calls(("create", {"path": "strategy.py", "text": new.replace("0", "1")})),
+        calls(("edit", {"start": 2, "end": 2, "text": "    return history +"})),
+        calls(("edit", {"start": 2, "end": 2, "text": "    return 0"})),
+        submit(),
+        backend=backend,
+    )
+    assert (document["status"], document["steps"]) == ("scored", 6)
+    last = server.requests[-1].messages[-1]["content"]
+    assert "2:    return 0" in last
+    assert re.search(r"step 5 of 50, 45 left; open file: \S*/strategy.py; directory: \S+", last)
+    assert "syntax" in server.requests[3].messages[-1]["content"].lower()
+    words = [
+        says("I look.\n```bash\nopen strategy.py 1\n```"),
+        says(f"I write it anew.\n```bash\nrm strategy.py && create strategy.py <<'EOF'\n{new}EOF\n```"),
+        says("```bash\nreplace 'return 0' 'return 1 - 1' && validate\n```"),
+        says("```bash\nsubmit\n```"),
+    ]
+    document = play(*words, backend=backend, agent="text")
+    assert (document["status"], document["steps"], len(document["scores"]["dev"])) == ("scored", 4, 1)
+    assert document["scores"]["test"]["Score"] == pytest.approx(1.44, abs=0.1)
 
 
 def test_malformed_calls_are_all_answered_cost_no_step_and_are_charged(
@@ -208,8 +236,18 @@ def test_the_limit_on_time_holds_while_waiting_and_asking(
     assert document["wall_s"] < 60
 
 
-def test_a_conversation_that_is_too_long_ends_the_run_and_is_graded(play: Callable[..., dict[str, Any]]) -> None:
-    document = play(bash(WRITE), fails(400, "prompt is too long: 210000 tokens > 200000 maximum"))
+def test_a_conversation_that_is_too_long_is_shortened_once(
+    server: ModelServer, play: Callable[..., dict[str, Any]]
+) -> None:
+    long = bash(f"{WRITE}; seq 5000")
+    document = play(long, fails(400, "prompt is too long: 210000 tokens > 200000 maximum"), submit())
+    assert (document["reason"], document["status"], document["steps"]) == ("submitted", "scored", 2)
+    sizes = [len(json.dumps(request.messages)) for request in server.requests]
+    assert sizes[2] < sizes[1] / 2
+
+
+def test_a_conversation_that_stays_too_long_ends_the_run_and_is_graded(play: Callable[..., dict[str, Any]]) -> None:
+    document = play(bash(WRITE), then=fails(400, "prompt is too long: 210000 tokens > 200000 maximum"))
     assert (document["reason"], document["status"], document["exit_code"]) == ("context", "scored", 0)
 
 

@@ -60,6 +60,18 @@ def _options(version: bool = typer.Option(False, "--version", help="Show the ver
 
         typer.echo(installed("mlgym-core"))
         raise typer.Exit
+    _warn_of_unknown_variables()
+
+
+def _warn_of_unknown_variables() -> None:
+    from mlgym_core.settings import unknown
+
+    try:
+        for sentence in unknown():
+            typer.echo(f"mlgym: {sentence}", err=True)
+    except MLGymError:
+        # A command that needs the settings says so; the others do not need them.
+        return
 
 
 def main() -> None:

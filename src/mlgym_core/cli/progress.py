@@ -17,10 +17,16 @@ from mlgym_core.result import RunResult
 
 
 class RunProgress:
-    """Follows the events of a run. Use it as a context manager and pass :meth:`see` as the listener."""
+    """Follows the events of a run. Use it as a context manager and pass :meth:`see` as the listener.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: to write on.
+        quiet: somebody else writes on the same terminal and shows every step: no live line, no line a step.
+    """
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
         self._console = console
+        self._quiet = quiet
         self._live: Live | None = None
         self._started = time.monotonic()
         self._limit = 0
@@ -31,7 +37,7 @@ class RunProgress:
         self.folder: Path | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._quiet:
             self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=8, transient=True)
             self._live.start()
         return self
@@ -80,7 +86,8 @@ class RunProgress:
         self._say(event["text"])
 
     def _on_malformed_reply(self, event: Mapping[str, Any]) -> None:
-        self._say(f"malformed reply {event['attempt']}: {event['message']}")
+        if not self._quiet:
+            self._say(f"malformed reply {event['attempt']}: {event['message']}")
 
     def _on_grade(self, event: Mapping[str, Any]) -> None:
         grade = event["grade"]
@@ -90,7 +97,8 @@ class RunProgress:
     def _on_step(self, event: Mapping[str, Any]) -> None:
         self._step = event["step"]
         self._action = _shorten(_action(event["tool"], event["arguments"])) + _trouble(event)
-        self._say(self._line())
+        if not self._quiet:
+            self._say(self._line())
 
     def _on_kept(self, event: Mapping[str, Any]) -> None:
         self._say(f"the sandbox was kept; enter it with: {event['how_to_enter']}")
@@ -131,7 +139,7 @@ def result_table(result: RunResult) -> Table:
             f"{document['improvement']:+.4g}" if primary and document["improvement"] is not None else "",
         )
     cost = f"${document['cost']['usd']:.2f}" + ("" if document["cost"]["known"] else " or more")
-    tokens = sum(document["tokens"].values())
+    tokens = document["tokens"]["prompt"] + document["tokens"]["completion"]
     sealed = "sealed" if document["sealed"] else "NOT sealed"
     table.caption = f"{document['steps']} steps, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}"
     return table

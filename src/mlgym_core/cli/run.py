@@ -31,12 +31,22 @@ def command(
     cost: options.Cost = None,
     tokens: options.Tokens = None,
     time: options.Time = None,
+    working_time: options.WorkingTime = None,
     action_time: options.ActionTime = None,
+    model_calls: options.ModelCalls = None,
+    validations: options.Validations = None,
     temperature: options.Temperature = None,
     top_p: options.TopP = None,
     max_tokens: options.MaxTokens = None,
+    reasoning_effort: options.ReasoningEffort = None,
+    stop: options.Stop = None,
+    model_seed: options.ModelSeed = None,
+    stream: options.Stream = False,
+    cache: options.Cache = True,
+    model_timeout: options.ModelTimeout = None,
     base_url: options.BaseUrl = None,
     price: options.PriceOption = None,
+    model_option: options.ModelOption = None,
     validate_on: options.ValidateOn = "dev",
     keep: options.Keep = False,
     no_build: options.NoBuild = False,
@@ -55,12 +65,34 @@ def command(
         network=cast("Network", network),
         seed=seed,
         out=out,
-        limits=options.limits(steps, cost, tokens, time, action_time),
+        limits=options.limits(
+            steps=steps,
+            cost=cost,
+            tokens=tokens,
+            time=time,
+            working_time=working_time,
+            action_time=action_time,
+            model_calls=model_calls,
+            validations=validations,
+        ),
         validate_on=cast("Split", validate_on),
         keep=keep,
         build=not no_build,
         allow_unsafe=allow_unsafe,
-        settings=options.model_settings(temperature, top_p, max_tokens, base_url, price),
+        settings=options.model_settings(
+            temperature=temperature,
+            top_p=top_p,
+            max_tokens=max_tokens,
+            reasoning_effort=reasoning_effort,
+            stop=stop,
+            seed=model_seed,
+            stream=stream,
+            cache=cache,
+            timeout=model_timeout,
+            base_url=base_url,
+            price=price,
+            extra=model_option,
+        ),
     )
     execute(config, as_json)
 
@@ -75,7 +107,8 @@ def execute(config: RunConfig, as_json: bool) -> None:
     from mlgym_core.result import RunResult
     from mlgym_core.runner import run
 
-    progress = RunProgress(Console(stderr=True))
+    human = isinstance(config.model, str) and config.model.partition(":")[0] == "human"
+    progress = RunProgress(Console(stderr=True), quiet=human)
     registry = Registry(lambda text: typer.echo(text, err=True))
     try:
         with interruptible(), progress:

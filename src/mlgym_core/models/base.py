@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
@@ -30,12 +31,18 @@ class ToolCall:
 
 @frozen
 class Message:
-    """One message of the conversation."""
+    """One message of the conversation.
+
+    Attributes:
+        provider: what the model backend that made it wants to see again, such as signed reasoning; opaque to all
+            others.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    provider: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen
@@ -63,12 +70,18 @@ class Reply:
 
     Attributes:
         raw: the provider's own fields, for the record only (id, model, finish reason, usage as it was reported).
+        provider: goes back to the model backend with the next request, see :class:`Message`.
     """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = field(factory=Usage)
     raw: Mapping[str, Any] = field(factory=dict)
+    provider: Mapping[str, Any] = field(factory=dict)
+
+    def message(self) -> Message:
+        """The reply as a message of the conversation."""
+        return Message("assistant", self.text, self.tool_calls, provider=self.provider)
 
 
 @frozen
@@ -93,8 +106,11 @@ class ModelSettings:
     Attributes:
         temperature, top_p: ``None`` leaves them to the provider.
         max_tokens: most tokens of one reply; the provider's own limit when ``None``.
+        reasoning_effort: ``low``, ``medium``, ``high`` or what else the provider knows; its own default when ``None``.
         seed: sent to the provider, where it takes one.
         stop: texts that end a reply.
+        stream: have replies sent in pieces; what the agent gets is the same.
+        cache: mark the prompt for the provider's cache, where that has to be asked for (Anthropic).
         base_url: of the service; the provider's own when ``None``.
         price: overrides the price table; the provider's own figures still come first.
         timeout: seconds for one request.
@@ -107,8 +123,11 @@ class ModelSettings:
     temperature: float | None = 0.0
     top_p: float | None = 0.95
     max_tokens: int | None = None
+    reasoning_effort: str | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    stream: bool = False
+    cache: bool = True
     base_url: str | None = None
     price: Price | None = None
     timeout: float = 600.0
@@ -121,6 +140,10 @@ class ModelSettings:
             raise UsageError(f"top_p must lie above 0 and at most at 1, not {self.top_p}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise UsageError(f"max_tokens must be positive, not {self.max_tokens}")
+        if self.reasoning_effort is not None and not re.fullmatch(r"[a-z]+", self.reasoning_effort):
+            raise UsageError(f"the reasoning effort is one word, such as low or high, not {self.reasoning_effort!r}")
+        if "" in self.stop:
+            raise UsageError("a stop text must not be empty")
         if not 0 < self.timeout < float("inf"):
             raise UsageError(f"the timeout must be positive and finite, not {self.timeout}")
         if self.base_url is not None:

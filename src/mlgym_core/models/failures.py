@@ -31,6 +31,7 @@ _OVERFLOW = re.compile(
 _NO_KEY = re.compile(r"missing credentials|missing \S* ?api[ _]key|no api[ _]?key|api_key client option must be set")
 _RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 _PREFIX = re.compile(r"^(?:litellm\.)?(?:[A-Za-z]+(?:Error|Timeout|Exception)|Timeout)(?: Error)?\s*[:-]\s*(?:-\s*)?")
+_SUFFIX = re.compile(r"\W*(?:Original exception:|Handle with `litellm|Received Model Group=).*$", re.DOTALL)
 _CONNECTION = {"APIConnectionError", "TransportError", "ConnectError", "ConnectionError"}
 _TIMEOUT = {"APITimeoutError", "TimeoutException", "TimeoutError", "Timeout"}
 
@@ -121,7 +122,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         yield link
-        link = link.__cause__ or link.__context__
+        link = link.__cause__ or link.__context__ or getattr(link, "original_exception", None)
 
 
 def _response(error: Exception) -> Any:
@@ -165,10 +166,10 @@ def _message(error: Exception, text: str) -> str:
 
 
 def _bare(message: str) -> str:
-    """The message without the class names that clients put before it."""
+    """The message without the class names that clients put before it, and their hints after it."""
     while _PREFIX.match(message):
         message = _PREFIX.sub("", message, count=1)
-    return message
+    return _SUFFIX.sub("", message)
 
 
 def _told(response: Any, text: str, now: datetime) -> float | None:

@@ -9,16 +9,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
 from mlgym_core.errors import UsageError
-from mlgym_core.models.base import FailedAttempt, Message, Meter, ModelContext, ModelSettings, Reply, Usage
+from mlgym_core.models.arguments import request_arguments
+from mlgym_core.models.base import FailedAttempt, Message, Meter, ModelContext, ModelSettings, Price, Reply, Usage
 from mlgym_core.models.failures import failure
 from mlgym_core.models.openai_form import messages_out, plain, reply_in, tools_out
 from mlgym_core.models.retry import Failure, Patience, persist
+from mlgym_core.models.streaming import CutError, whole
+from mlgym_core.settings import read_dotenv
 from mlgym_core.tools.base import Tool
 
 INSTALL = "pip install 'mlgym-core[litellm]'"
@@ -39,9 +41,9 @@ _WARNINGS = (
 )
 _IMPORTING = threading.Lock()
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
-_OPTIONAL = ("temperature", "top_p", "max_tokens", "seed", "stop")
-_RESERVED = {*_OPTIONAL, "model", "messages", "tools", "stream", "n", "timeout", "api_base", "base_url"}
 _PROXY_COST = "llm_provider-x-litellm-response-cost"
+# These want the reasoning that led to a tool call back, in this field.
+_REASONING_BACK = {"deepseek": "reasoning_content", "moonshot": "reasoning_content"}
 
 
 class _Unmetered:
@@ -84,8 +86,11 @@ class LiteLLMModel:
         self._client = client()
         self._provider = _provider(self._client, model)
         self._in_table = _in_table(self._client, model)
+        self._free = settings.price == Price(0.0, 0.0)
         self.priced = settings.price is not None or self._in_table
-        self._arguments, self._left_out = self._prepare()
+        self._arguments, self._left_out = request_arguments(self._client, model, self._provider, settings)
+        self._marks_cache = settings.cache and self._provider == "anthropic"
+        self._carried = ["thinking_blocks", *filter(None, [_REASONING_BACK.get(self._provider)])]
         self._meter: Meter = _Unmetered()
         self._calls = 0
 
@@ -109,36 +114,20 @@ class LiteLLMModel:
             BudgetExhaustedError: a limit of the run was reached while it failed.
         """
         self._calls += 1
-        request = {**self._arguments, "messages": messages_out(messages)}
+        request = {**self._arguments, "messages": messages_out(messages, self._marks_cache)}
         if tools:
             request["tools"] = tools_out(tools)
         return persist(self.name, lambda: self._ask(request), self._meter, self._patience)
-
-    def _prepare(self) -> tuple[dict[str, Any], list[str]]:
-        settings = self._settings
-        wanted = {name: getattr(settings, name) for name in _OPTIONAL}
-        wanted["stop"] = list(settings.stop) or None
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        taken = self._client.get_supported_openai_params(self._model)
-        left_out = [name for name in wanted if taken is not None and name not in taken]
-        arguments = {name: value for name, value in wanted.items() if name not in left_out}
-        if settings.base_url is not None:
-            arguments["api_base"] = settings.base_url
-            if self._provider == "openai" and not os.environ.get("OPENAI_API_KEY"):
-                # The client insists on a key; services of one's own mostly do not.
-                arguments["api_key"] = "none"
-        clash = sorted(_RESERVED.intersection(settings.extra))
-        if clash:
-            raise UsageError(f"{clash[0]} cannot be an extra argument; it is a setting of its own, or fixed")
-        fixed = {"model": self._model, "num_retries": 0, "max_retries": 0, "drop_params": True}
-        return {**arguments, **settings.extra, **fixed}, left_out
 
     def _ask(self, request: Mapping[str, Any]) -> Reply | Failure:
         left = self._meter.seconds_left()
         seconds = self._settings.timeout if left is None else max(0.001, min(left, self._settings.timeout))
         timed = {**request, "timeout": seconds}
+        fetch = whole if self._settings.stream else _plain
         try:
-            response = _within(seconds, lambda: self._client.completion(**timed))
+            response = _within(seconds, lambda: fetch(self._client, timed, seconds))
+        except CutError as error:
+            return _cut(error)
         except TimeoutError:
             # It may have been paid for all the same.
             message = f"no reply within {seconds:.0f} s"
@@ -149,12 +138,30 @@ class LiteLLMModel:
 
     def _read(self, response: Any) -> Reply | Failure:
         body = response.model_dump(warnings=False)
-        headers = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
-        usage = self._usage(body.get("usage") or {}, headers.get(_PROXY_COST))
-        reply = reply_in(body, usage, self._calls)
+        served = (getattr(response, "_hidden_params", None) or {}).get("provider_response_model")
+        body["model"] = served or body.get("model")
+        usage = self._usage(body.get("usage") or {}, self._proxy_cost(response))
+        if usage.reasoning_tokens and self._is_estimate(body, usage):
+            usage = evolve(usage, reasoning_tokens=None)
+        reply = reply_in(body, usage, self._calls, self._carried)
         if reply.text.strip() or reply.tool_calls or usage.completion_tokens or usage.cost_usd:
-            return reply
+            return reply if usage.cost_usd or usage.prompt_tokens or self._free else _unmeasured(reply)
         return Failure("empty", "the reply was empty", 200, again=True, usage=usage, raw=reply.raw, advice="try again")
+
+    def _proxy_cost(self, response: Any) -> object:
+        """What a proxy says in its headers; those of a stream are sent before there is anything to charge."""
+        if self._settings.stream:
+            return None
+        headers = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
+        return headers.get(_PROXY_COST)
+
+    def _is_estimate(self, body: Mapping[str, Any], usage: Usage) -> bool:
+        """Whether litellm counted the reasoning tokens itself, as it does where the service does not say."""
+        text = (body["choices"][0].get("message") or {}).get("reasoning_content")
+        if not text:
+            return False
+        counted = self._client.token_counter(text=text, count_response_tokens=True)
+        return bool(usage.reasoning_tokens == min(counted, usage.completion_tokens))
 
     def _charged(self, failed: Failure) -> Failure:
         usage = failed.raw.get("usage")
@@ -188,6 +195,24 @@ class LiteLLMModel:
         return float(sum(both))
 
 
+def _plain(litellm: Any, request: Mapping[str, Any], seconds: float) -> Any:
+    del seconds
+    return litellm.completion(**request)
+
+
+def _cut(error: CutError) -> Failure:
+    """A stream that broke off; what it brought may have to be paid for."""
+    cause = error.__cause__
+    if isinstance(cause, Exception):
+        return evolve(failure(cause), usage=Usage(cost_usd=None))
+    return Failure("connection", str(error), again=True, usage=Usage(cost_usd=None), advice="try again later")
+
+
+def _unmeasured(reply: Reply) -> Reply:
+    """A reply whose service reports no usage: what it cost is not known."""
+    return evolve(reply, usage=evolve(reply.usage, cost_usd=None))
+
+
 def create(argument: str, context: ModelContext) -> LiteLLMModel:
     """The model ``litellm:<provider/model>``.
 
@@ -196,7 +221,8 @@ def create(argument: str, context: ModelContext) -> LiteLLMModel:
     """
     if not argument:
         raise UsageError("--model litellm:<provider/model> needs a model, for instance litellm:openai/gpt-4o")
-    _read_dotenv(Path(".env"))
+    for name, value in read_dotenv().items():
+        os.environ.setdefault(name, value)
     model = LiteLLMModel(argument, context.settings)
     if context.limits.cost_usd is not None and not model.priced:
         raise UsageError(
@@ -234,23 +260,6 @@ def _import() -> Any:
         warnings.simplefilter("ignore")
         import litellm
     return litellm
-
-
-def _read_dotenv(path: Path) -> None:
-    """Add the file's variables to the environment; those that are set already stay as they are."""
-    if not path.is_file():
-        return
-    try:
-        from dotenv import dotenv_values
-    except ImportError as error:
-        raise UsageError(f"litellm models need litellm ({error}); install it with: {INSTALL}") from error
-    try:
-        values = dotenv_values(path, interpolate=False)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    for name, value in values.items():
-        if value:
-            os.environ.setdefault(name, value)
 
 
 def _provider(litellm: Any, model: str) -> str:

@@ -11,9 +11,19 @@ from mlgym_core.models.base import Message, Reply, ToolCall, Usage
 from mlgym_core.tools.base import Tool
 
 
-def messages_out(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The conversation. Replies that held nothing are left out: services refuse them."""
-    return [_message(m) for m in messages if m.role != "assistant" or m.content.strip() or m.tool_calls]
+def messages_out(messages: Sequence[Message], cache: bool = False) -> list[dict[str, Any]]:
+    """The conversation. Replies that held nothing are left out: services refuse them.
+
+    Args:
+        messages: from the system message on.
+        cache: mark the system message and the last one for the provider's cache: all that comes before a mark is
+            kept, so that the next request finds all but its end there.
+    """
+    out = [_message(m) for m in messages if m.role != "assistant" or m.content.strip() or m.tool_calls]
+    if cache:
+        for message in [m for m in out[:1] if m["role"] == "system"] + out[-1:]:
+            _mark(message)
+    return out
 
 
 def tools_out(tools: Sequence[Tool]) -> list[dict[str, Any]]:
@@ -27,13 +37,14 @@ def tools_out(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     ]
 
 
-def reply_in(body: Mapping[str, Any], usage: Usage, number: int) -> Reply:
+def reply_in(body: Mapping[str, Any], usage: Usage, number: int, carried: Sequence[str] = ()) -> Reply:
     """The first choice of a completion.
 
     Args:
         body: the completion as plain data.
         usage: goes into the reply.
         number: of the call; names tool calls that came without an id of their own.
+        carried: fields of the message that the provider wants to see again.
     """
     choices = body.get("choices") or [{}]
     message = choices[0].get("message") or {}
@@ -59,7 +70,8 @@ def reply_in(body: Mapping[str, Any], usage: Usage, number: int) -> Reply:
         raw["reasoning"] = clean(str(message["reasoning_content"]))
     if damaged:
         raw["damaged_arguments"] = damaged
-    return Reply(_text(message), tuple(calls), usage, raw)
+    again = {name: plain(message[name]) for name in carried if message.get(name)}
+    return Reply(_text(message), tuple(calls), usage, raw, again)
 
 
 def arguments_in(text: object) -> Mapping[str, Any] | None:
@@ -92,13 +104,21 @@ def plain(value: Any) -> Any:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    out: dict[str, Any] = {"role": message.role, "content": clean(message.content)}
+    out: dict[str, Any] = {**message.provider, "role": message.role, "content": clean(message.content)}
     if message.tool_calls:
         out["content"] = out["content"] or None
         out["tool_calls"] = [_call(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         out["tool_call_id"] = message.tool_call_id
     return out
+
+
+def _mark(message: dict[str, Any]) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    if message["role"] == "tool":
+        message.update(mark)
+    elif message["content"]:
+        message["content"] = [{"type": "text", "text": message["content"], **mark}]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

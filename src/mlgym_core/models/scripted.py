@@ -14,7 +14,7 @@ from mlgym_core.tools.base import Tool, ToolArgumentError
 
 
 class ScriptedModel:
-    """Answers with a fixed list of actions, one a call, as tool calls or (where no tools are offered) as text.
+    """Answers with a fixed list of actions, one a call, as tool calls, which agents of every format take.
 
     Args:
         name: as recorded.
@@ -33,7 +33,7 @@ class ScriptedModel:
         Raises:
             ModelStopped: the script is at its end and the episode is not.
         """
-        del messages
+        del messages, tools
         if self._next == len(self._actions):
             raise ModelStopped(f"{self.name} ended after {self._next} actions, and no submission had been accepted")
         action = self._actions[self._next]
@@ -41,10 +41,7 @@ class ScriptedModel:
         if isinstance(action, Mapping) and "text" in action:
             return Reply(str(action["text"]))
         tool, arguments = ("bash", {"command": action}) if isinstance(action, str) else _call(action)
-        if tools:
-            return Reply("", (ToolCall(f"call-{self._next}", tool, arguments),))
-        command = arguments["command"] if tool == "bash" else tool
-        return Reply(f"```bash\n{command}\n```")
+        return Reply("", (ToolCall(f"call-{self._next}", tool, arguments),))
 
 
 def _call(action: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mlgym_core import settings
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox.base import PreparedImage, Progress, Role
 from mlgym_core.sandbox.bubblewrap import base_python
@@ -27,8 +28,7 @@ _BUILD_SECONDS = 3 * 3600
 
 def cache_folder() -> Path:
     """Where prepared environments are kept: ``MLGYM_CACHE``, else ``~/.cache/mlgym``."""
-    configured = os.environ.get("MLGYM_CACHE")
-    return Path(configured).expanduser() if configured else Path.home() / ".cache" / "mlgym"
+    return settings.CACHE.value() or Path.home() / ".cache" / "mlgym"
 
 
 def base_image() -> PreparedImage:

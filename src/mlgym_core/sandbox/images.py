@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
+from mlgym_core import settings
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox.base import PreparedImage, Progress
 from mlgym_core.task import Image
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 REPOSITORY = "mlgym"
 LABEL = "mlgym.image"
-CA_VARIABLE = "MLGYM_CA_BUNDLE"
 _CA_FILE = ".mlgym-ca.pem"
 _CA_PATH = "/usr/local/share/ca-certificates/mlgym-ca.crt"
 _CA_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
@@ -45,8 +44,7 @@ class BuildOptions:
     @classmethod
     def from_environment(cls) -> BuildOptions:
         """The bundle that ``MLGYM_CA_BUNDLE`` names."""
-        bundle = os.environ.get(CA_VARIABLE)
-        return cls(ca_bundle=Path(bundle) if bundle else None)
+        return cls(ca_bundle=settings.CA_BUNDLE.value())
 
 
 @frozen

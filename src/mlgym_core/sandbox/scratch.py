@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlgym_core import settings
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox.processes import Owner
 from mlgym_core.sandbox.trees import remove_tree
@@ -29,7 +30,7 @@ def root() -> Path:
     Raises:
         InfrastructureError: it cannot be made, or belongs to someone else.
     """
-    base = Path(os.environ.get("MLGYM_SCRATCH") or tempfile.gettempdir())
+    base = settings.SCRATCH.value() or Path(tempfile.gettempdir())
     folder = base / f"mlgym-{os.geteuid()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

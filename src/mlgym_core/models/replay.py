@@ -1,0 +1,152 @@
+"""``replay:<run>`` plays the replies that a model gave in an earlier run, without asking anybody."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from mlgym_core.errors import RecordError, UsageError
+from mlgym_core.models.base import Message, Meter, ModelContext, ModelStopped, Reply, ToolCall
+from mlgym_core.record import MANIFEST, read_events
+from mlgym_core.settings import RUNS
+from mlgym_core.tools.base import Tool
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+
+
+@frozen
+class Recorded:
+    """What one run's record says of its model.
+
+    Attributes:
+        run: its id.
+        model: its name; empty where the record does not say.
+        replies: in order.
+        observations: what the model was shown before each reply, since the one before.
+    """
+
+    run: str
+    model: str
+    replies: tuple[Reply, ...]
+    observations: tuple[tuple[str, ...], ...] = field(repr=False)
+
+
+class ReplayModel:
+    """Plays recorded replies in order; they cost nothing now.
+
+    Args:
+        recorded: what to play.
+
+    Attributes:
+        name: as recorded, with the run that is replayed.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.name = f"replay:{recorded.run}"
+        self._recorded = recorded
+        self._meter: Meter | None = None
+        self._next = 0
+        self._diverged = False
+
+    def attach(self, meter: Meter) -> None:
+        """Say to this run what is replayed, and where it goes another way."""
+        self._meter = meter
+        model = f" of {self._recorded.model}" if self._recorded.model else ""
+        meter.notice(f"replaying {len(self._recorded.replies)} replies{model} from run {self._recorded.run}")
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        """The next recorded reply.
+
+        Raises:
+            ModelStopped: there is none left.
+        """
+        del tools
+        if self._next == len(self._recorded.replies):
+            raise ModelStopped(f"the {self._next} recorded replies of run {self._recorded.run} are at their end")
+        self._compare(messages)
+        reply = self._recorded.replies[self._next]
+        self._next += 1
+        return reply
+
+    def _compare(self, messages: Sequence[Message]) -> None:
+        """Notice once that what the model is shown is not, apart from numbers, what it was shown then."""
+        if self._next == 0 or self._diverged:
+            return
+        now = [_skeleton(text) for text in _since_last_reply(messages)]
+        then = [_skeleton(text) for text in self._recorded.observations[self._next]]
+        if now != then:
+            self._diverged = True
+            if self._meter is not None:
+                self._meter.notice(
+                    f"before reply {self._next + 1} the model is shown something else than in run "
+                    f"{self._recorded.run}; its replies are played all the same"
+                )
+
+
+def read_recorded(folder: Path) -> Recorded:
+    """What the record in a run's folder says of its model; a torn last line is tolerated.
+
+    Raises:
+        UsageError: there is no record, it is damaged, or no model replied in it.
+    """
+    replies: list[Reply] = []
+    observations: list[tuple[str, ...]] = []
+    shown: list[str] = []
+    try:
+        for event in read_events(folder):
+            if event.get("kind") == "message" and event.get("role") in ("user", "tool"):
+                shown.append(str(event["content"]))
+            elif event.get("kind") == "model_reply":
+                replies.append(_reply(event["reply"]))
+                observations.append(tuple(shown))
+                shown = []
+    except RecordError as error:
+        raise UsageError(f"{error}; --model replay:<run> takes a run's folder or its id") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UsageError(f"{folder} holds a reply that cannot be read ({error!r}); it cannot be replayed") from error
+    if not replies:
+        raise UsageError(f"{folder} holds no reply of a model, so there is nothing to replay; choose another run")
+    run, model = _names(folder)
+    return Recorded(run, model, tuple(replies), tuple(observations))
+
+
+def create(argument: str, context: ModelContext) -> ReplayModel:
+    """The model ``replay:<run>``; the run is a folder, or an id below the folder of runs.
+
+    Raises:
+        UsageError: there is no such run, or nothing in it to replay.
+    """
+    del context
+    if not argument:
+        raise UsageError("--model replay:<run> needs a run: its folder, or its id below the folder of runs")
+    given = Path(argument).expanduser()
+    folder = given if given.is_dir() else (RUNS.value() or Path("runs")) / argument
+    return ReplayModel(read_recorded(folder))
+
+
+def _reply(raw: Mapping[str, Any]) -> Reply:
+    calls = tuple(ToolCall(str(call["id"]), str(call["name"]), call["arguments"]) for call in raw["tool_calls"])
+    return Reply(str(raw["text"]), calls, provider=raw.get("provider") or {})
+
+
+def _names(folder: Path) -> tuple[str, str]:
+    """The run's id and its model, from the manifest where there is one."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        return str(manifest["run_id"]), str(manifest.get("model") or "")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return folder.resolve().name, ""
+
+
+def _since_last_reply(messages: Sequence[Message]) -> list[str]:
+    last = max((n for n, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    return [message.content for message in messages[last + 1 :] if message.role in ("user", "tool")]
+
+
+def _skeleton(text: str) -> str:
+    return _NUMBER.sub("#", text).strip()

@@ -1,0 +1,128 @@
+"""Replaying what a model said in an earlier run: real runs, and records in every state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models.server import ModelServer, bash, calls, submit
+
+from mlgym_core import RunConfig, run
+from mlgym_core.errors import UsageError
+from mlgym_core.models.base import Message, ModelContext, ModelSettings, ModelStopped, Price
+from mlgym_core.models.replay import create
+from mlgym_core.record import read_events
+from mlgym_core.taskfile import load_task_folder
+from mlgym_core.tools.builtin import TOOLS
+
+TASK = "battle-of-sexes"
+WRITE = "printf 'def row_strategy(history):\\n    return 0\\n' > strategy.py"
+
+
+def play(model: Any, **options: Any) -> Any:
+    return run(RunConfig(TASK, model=model, size="tiny", backend="local", allow_unsafe=True, **options))
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in read_events(folder) if event["kind"] == kind]
+
+
+def test_a_run_is_played_again_without_its_service(server: ModelServer) -> None:
+    server.script(calls(("bash", {"command": WRITE}), ("bash", {"command": "ls"}), text="I write it."), submit())
+    settings = ModelSettings(base_url=server.url, price=Price(1.0, 2.0))
+    first = play("litellm:openai/test-model", settings=settings)
+    again = play(f"replay:{first.folder}")
+    by_id = play(f"replay:{first.folder.name}")
+    assert len(server.requests) == 2
+    for result in (again, by_id):
+        assert (result.document["reason"], result.document["steps"]) == ("submitted", 3)
+        assert result.document["model"] == f"replay:{first.folder.name}"
+        assert result.document["cost"] == {"usd": 0.0, "known": True}
+    assert first.document["cost"]["usd"] > 0
+    said = [event["text"] for event in events(again.folder, "notice")]
+    assert said == [f"replaying 2 replies of litellm:openai/test-model from run {first.folder.name}"], (
+        "and no divergence"
+    )
+    replies = [[event["reply"] for event in events(folder, "model_reply")] for folder in (first.folder, again.folder)]
+    for then, now in zip(*replies, strict=True):
+        assert (now["text"], now["tool_calls"]) == (then["text"], then["tool_calls"])
+
+
+def test_another_course_is_noticed_once_and_the_end_is_the_end(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(["echo one", "echo two", "echo three"]))
+    first = play(f"scripted:{script}")
+    record = first.folder / "events.jsonl"
+    lines = record.read_text().splitlines()
+    changed = [line.replace("one", "other") if json.loads(line)["kind"] == "message" else line for line in lines]
+    assert changed != lines
+    record.write_text("\n".join(changed) + "\n")
+    again = play(f"replay:{first.folder}")
+    assert again.document["reason"] == "stopped"
+    _, differs, end = (event["text"] for event in events(again.folder, "notice"))
+    assert "before reply 2" in differs
+    assert "the 3 recorded replies" in end
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, task_folder: Callable[..., Path]) -> Callable[..., Any]:
+    """A replay of a record with these lines."""
+
+    def make(*lines: str, end: str = "\n") -> Any:
+        folder = tmp_path / "a-run"
+        folder.mkdir()
+        (folder / "events.jsonl").write_text("\n".join(lines) + end)
+        return create(str(folder), ModelContext(load_task_folder(task_folder()), "full", 0))
+
+    return make
+
+
+def reply(command: str) -> str:
+    call = {"id": "1", "name": "bash", "arguments": {"command": command}}
+    carried = {"thinking_blocks": [{"type": "thinking", "signature": "s"}]}
+    return json.dumps(
+        {"kind": "model_reply", "reply": {"text": "", "tool_calls": [call], "usage": {}, "provider": carried}}
+    )
+
+
+def test_a_torn_last_line_is_left_out(recorded: Callable[..., Any]) -> None:
+    model = recorded(reply("ls"), '{"kind": "model_reply", "re', end="")
+    assert model.name == "replay:a-run"
+    played = model.complete([Message("user", "x")], TOOLS)
+    assert played.tool_calls[0].arguments == {"command": "ls"}
+    assert played.message().provider["thinking_blocks"][0]["signature"] == "s"
+    with pytest.raises(ModelStopped, match="the 1 recorded replies"):
+        model.complete([Message("user", "x")], TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"kind": "start"}'], "no reply of a model"),
+        (["garbage", '{"kind": "start"}'], "not JSON"),
+        (['{"kind": "model_reply"}', "{}"], "cannot be read"),
+        (['{"kind": "model_reply", "reply": {"text": "", "tool_calls": [{"id": "1"}]}}'], "cannot be read"),
+    ],
+)
+def test_a_record_that_cannot_be_replayed_is_refused(
+    recorded: Callable[..., Any], lines: list[str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        recorded(*lines)
+
+
+def test_a_run_that_does_not_exist_is_refused(task_folder: Callable[..., Path]) -> None:
+    context = ModelContext(load_task_folder(task_folder()), "full", 0)
+    for argument in ("no-such-run", "/no/such/folder", ""):
+        with pytest.raises(UsageError, match="replay:<run>"):
+            create(argument, context)
+
+
+def test_what_a_model_chose_is_not_let_into_an_open_backend(server: ModelServer) -> None:
+    server.script(bash("true"), submit())
+    first = play("litellm:openai/test-model", settings=ModelSettings(base_url=server.url, price=Price(1.0, 2.0)))
+    with pytest.raises(UsageError, match="allow-unsafe"):
+        run(RunConfig(TASK, model=f"replay:{first.folder}", size="tiny", backend="local:plain"))
