@@ -24,8 +24,10 @@ from mlgym_core.record import RunRecord
 from mlgym_core.sandbox.base import ActionResult, Sandbox
 from mlgym_core.task import Split, Task
 from mlgym_core.tools.base import Tool, ToolArgumentError, ToolOutput
+from mlgym_core.tools.scripted import ToolsState, readable, script_command
 
 TEST_FAILURES = 2  #: submissions of code that may fail on the test split alone before one counts
+REQUESTS = ("validate", "submit")  #: tools that a script in the sandbox may ask for
 
 
 @frozen
@@ -46,6 +48,8 @@ class StepResult:
         done: no further step is possible.
         reason: why it is done (``submitted``, ``steps``, ``time``), else ``None``.
         info: the tool's own facts (exit code, dev score, ...).
+        directory: of the shell, as last known.
+        open_file: of the file tools, as last known.
     """
 
     observation: str
@@ -53,6 +57,8 @@ class StepResult:
     done: bool
     reason: str | None = None
     info: Mapping[str, Any] = field(factory=dict)
+    directory: str = ""
+    open_file: str | None = None
 
 
 @frozen
@@ -122,11 +128,15 @@ class Episode:
         self._validate_on = validate_on
         self._keep = keep
         self._started = 0.0
+        self._waited = 0.0
         self._validations = 0
         self._reason: str | None = None
         self._closed = False
         self._test_grades: dict[str, Grade] = {}
         self._test_failures = 0
+        self._directory = ""
+        self._tools_state = ToolsState()
+        self._requests: set[str] = set()
 
     @property
     def workdir(self) -> str:
@@ -145,8 +155,24 @@ class Episode:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the limit on wall-clock time is reached."""
-        return self.limits.wall_seconds is not None and self.seconds >= self.limits.wall_seconds
+        """Whether a limit on time is reached."""
+        left = self.seconds_left
+        return left is not None and left <= 0
+
+    @property
+    def working_seconds(self) -> float:
+        """Seconds since ``reset`` without those spent waiting for the model."""
+        return max(0.0, self.seconds - self._waited)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the first of the limits on time; ``None`` without one."""
+        limits = ((self.limits.wall_seconds, self.seconds), (self.limits.working_seconds, self.working_seconds))
+        return min((limit - used for limit, used in limits if limit is not None), default=None)
+
+    def waited(self, seconds: float) -> None:
+        """Leave out these seconds, just spent waiting for a model service, from the working time."""
+        self._waited += seconds
 
     def reset(self) -> str:
         """Open a fresh sandbox and return the task's description.
@@ -159,6 +185,7 @@ class Episode:
         opened = time.monotonic()
         self._sandbox = self._open()
         self._started = time.monotonic()
+        self._directory = self._sandbox.workdir
         self.log("reset", seconds=round(self._started - opened, 6), workdir=self._sandbox.workdir)
         return self.task.description()
 
@@ -176,7 +203,7 @@ class Episode:
         self._live()
         self.steps += 1
         started = time.monotonic()
-        output = self._apply(action)
+        output = self._fulfil(self._apply(action))
         seconds = round(time.monotonic() - started, 6)
         self._reason = self._end()
         self.log(
@@ -189,7 +216,15 @@ class Episode:
             seconds=seconds,
             done=self._reason,
         )
-        return StepResult(output.text, self.steps, self._reason is not None, self._reason, output.info)
+        return StepResult(
+            output.text,
+            self.steps,
+            self._reason is not None,
+            self._reason,
+            output.info,
+            self._directory,
+            self._tools_state.open_file,
+        )
 
     def finish(self, reason: str) -> None:
         """Grade what the workspace holds unless a submission was accepted, then score every attempt on test.
@@ -224,9 +259,17 @@ class Episode:
     def run_command(self, command: str, timeout: float | None = None) -> ActionResult:
         """Run shell text in the sandbox; the timeout is capped by the task's and the run's limits."""
         seconds = min(timeout or self.limits.action_seconds, self.limits.action_seconds)
-        if self.limits.wall_seconds is not None:
-            seconds = min(seconds, max(0.1, self.limits.wall_seconds - self.seconds))
-        return self._live().run(command, seconds, self._record.output_stem(self.steps))
+        left = self.seconds_left
+        if left is not None:
+            seconds = min(seconds, max(0.1, left))
+        result = self._live().run(command, seconds, self._record.output_stem(self.steps))
+        self._directory = readable(result.directory) or self._directory
+        self._tools_state = ToolsState.parse(result.state)
+        return result
+
+    def run_script(self, name: str, arguments: Mapping[str, Any]) -> ActionResult:
+        """Run a tool's script in the sandbox, with the arguments as JSON on its standard input."""
+        return self.run_command(script_command(self._live().tools, name, arguments))
 
     def read_file(self, path: str, limit: int) -> bytes:
         """Read a file of the sandbox as the agent's user."""
@@ -308,6 +351,18 @@ class Episode:
         except Exception as error:
             self.log("tool_failed", tool=action.tool, error=repr(error))
             return ToolOutput(f"The tool {action.tool} failed: {error!r:.500}", {"error": "tool"})
+
+    def _fulfil(self, output: ToolOutput) -> ToolOutput:
+        """Do what a script has asked for during the action: ``validate`` or ``submit``, once for each request."""
+        request = self._tools_state.request
+        if request is None or request[0] in self._requests or self.submitted is not None:
+            return output
+        self._requests.add(request[0])
+        if request[1] not in REQUESTS or request[1] not in self._tools:
+            return output
+        done = self._apply(Action(request[1]))
+        info = {**output.info, "requested": request[1], **done.info}
+        return ToolOutput(f"{output.text}\n[{request[1]}]\n{done.text}", info)
 
     def _end(self) -> str | None:
         if self.submitted is not None:

@@ -227,7 +227,7 @@ def test_an_interrupted_close_can_be_repeated(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("mlgym_core.sandbox.docker._Warden.close", "mlgym_core.sandbox.docker.DockerBackend.remove"):
+    for step in ("mlgym_core.sandbox.warden.Warden.close", "mlgym_core.sandbox.docker.DockerBackend.remove"):
         with monkeypatch.context() as patch:
             patch.setattr(step, interrupted)
             with pytest.raises(KeyboardInterrupt):

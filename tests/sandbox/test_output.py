@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.sandbox.base import Captured
-from mlgym_core.sandbox.output import Allowance, Capture, MarkerScanner, for_model, new_token
+from mlgym_core.sandbox.output import PAYLOAD_BYTES, Allowance, Capture, MarkerScanner, for_model, new_token
 
 TOKENS = (b"a" * 24, b"b" * 24)
 # Bytes and fragments of which markers are made, so that near misses are common.
@@ -95,7 +95,7 @@ def test_scanner_is_not_fooled() -> None:
     for data in (
         b"\x1e" + b"c" * 24 + b":0\x1e",  # another token
         b"\x1e" + TOKENS[0] + b"\x1e",  # no payload
-        b"\x1e" + TOKENS[0] + b":" + b"p" * 65 + b"\x1e",  # a payload too long
+        b"\x1e" + TOKENS[0] + b":" + b"p" * (PAYLOAD_BYTES + 1) + b"\x1e",  # a payload too long
         b"\x1e" * 5000,
     ):
         assert scan([data]) == (data, b"", {})

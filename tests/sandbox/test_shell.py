@@ -99,6 +99,25 @@ def test_plain_shell_keeps_its_promises(plain_host: Host) -> None:
     assert shell.run(f"x='{'e' * 100_000}'; echo ${{#x}}", 30).stdout.head == b"100000\n"
 
 
+def test_plain_shell_tells_directory_and_state(plain_host: Host) -> None:
+    shell = plain_host.shell()
+    assert shell.run("echo '{1}' > $MLGYM_TOOLS_STATE; cd /", 30).state == "{1}"
+    assert shell.run("true", 30).directory == "/"
+    for command, state in (
+        ("printf 'two\nlines' > $MLGYM_TOOLS_STATE", "two"),
+        ("exit 1", "two"),
+        ("printf 'a\036' > $MLGYM_TOOLS_STATE", ""),
+        ("yes | head -c 3000000 | tr -d '\n' > $MLGYM_TOOLS_STATE", ""),
+        ("exit 1", ""),
+        ("echo '{2}' > $MLGYM_TOOLS_STATE; exit", "{2}"),
+        ("rm $MLGYM_TOOLS_STATE; mkdir $MLGYM_TOOLS_STATE; exit", ""),
+    ):
+        result = shell.run(command, 30)
+        assert (result.directory, result.state) == ("/", state), command
+    odd = shell.run(f"mkdir {plain_host.folder}/\"$(printf 'x\\036y')\" && cd {plain_host.folder}/x*", 30)
+    assert (odd.exit_code, odd.directory) == (0, "/")
+
+
 def test_plain_shell_moves_files(plain_host: Host) -> None:
     shell, data = plain_host.shell(), os.urandom(300_000)
     shell.write_file("it's a file", data)

@@ -67,6 +67,8 @@ class BoxSpec:
         files: initial content of the working directory, path inside -> host file.
         mounts: read-only folders; never writable, never copied.
         env: extra environment variables.
+        tools: the agent's tools, path below the tools' folder -> host file. That folder is outside the workspace,
+            read-only for the agent and first on ``PATH``; files directly in it are executable. Peers have none.
     """
 
     run_id: str
@@ -77,6 +79,7 @@ class BoxSpec:
     files: Mapping[str, Path] = field(factory=dict)
     mounts: Sequence[Mount] = ()
     env: Mapping[str, str] = field(factory=dict)
+    tools: Mapping[str, Path] = field(factory=dict)
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - an event, not an error of the caller
@@ -155,6 +158,9 @@ class ActionResult:
         stdout, stderr: bounded streams.
         seconds: wall-clock time of the action.
         notes: sentences for the agent about what the sandbox did (shell restarted, what was lost).
+        directory: of the shell after the action, as last known.
+        state: of the tools, as last known: the first line of the file that ``MLGYM_TOOLS_STATE`` names inside, raw,
+            empty when it is longer than 2,048 characters or odd. The agent could have written anything there.
     """
 
     status: ActionStatus
@@ -163,6 +169,8 @@ class ActionResult:
     stderr: Captured
     seconds: float
     notes: tuple[str, ...] = ()
+    directory: str = ""
+    state: str = ""
 
 
 @runtime_checkable
@@ -170,6 +178,7 @@ class Sandbox(Protocol):
     """The agent's box: a workspace and one persistent shell."""
 
     workdir: str  #: absolute path of the workspace, as seen inside
+    tools: str  #: absolute path of the tools' folder, as seen inside
 
     def run(self, command: str, timeout: float, spool: Path | None = None) -> ActionResult:
         """Run one action in the persistent shell.

@@ -18,7 +18,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.sandbox import seccomp
+from mlgym_core.sandbox import seccomp, toolfiles
 from mlgym_core.sandbox.base import Mount, Network
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task import Resources
@@ -58,6 +58,7 @@ class Layout:
         network: ``none`` or ``full``.
         sizes: limits of each writable tmpfs.
         gpus: whether the NVIDIA devices are shown.
+        tools: host folder with the agent's tools.
     """
 
     etc: Path
@@ -68,6 +69,7 @@ class Layout:
     network: Network = "none"
     sizes: Sizes = field(factory=lambda: Sizes.of_peer(Resources()))
     gpus: int = 0
+    tools: Path | None = None
 
 
 @frozen
@@ -216,6 +218,8 @@ class _Tree:
         self._mask()
         if layout.environment is not None:
             self._read_only(layout.environment)
+        if layout.tools is not None:
+            self._read_only(layout.tools, Path(toolfiles.FOLDER))
         self._workdir()
         for path in ("/dev", "/"):
             self._add("--remount-ro", path)

@@ -11,20 +11,16 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
-from attrs import define, field
-
+from mlgym_core import settings
 from mlgym_core.errors import InfrastructureError, SandboxLostError, UsageError
-from mlgym_core.sandbox import archives, engines
+from mlgym_core.sandbox import archives, engines, toolfiles, warden
 from mlgym_core.sandbox.base import (
-    STDOUT,
     ActionResult,
     BoxSpec,
     Connection,
-    ConnectionClosed,
     PreparedImage,
     Progress,
     Role,
@@ -34,6 +30,7 @@ from mlgym_core.sandbox.processes import Owner
 from mlgym_core.sandbox.shell import Shell, base_environment, supervisor_argv
 from mlgym_core.sandbox.sockets import SocketConnection
 from mlgym_core.sandbox.tmpfs import Sizes
+from mlgym_core.sandbox.warden import Warden
 from mlgym_core.task import Capability, Image
 
 if TYPE_CHECKING:
@@ -52,7 +49,6 @@ _EXPIRES = "mlgym.expires"
 _OWNER = "mlgym.owner."
 _LIFETIME_SECONDS = 14 * 24 * 3600
 _KEPT_SECONDS = 24 * 3600
-_WARDEN_SECONDS = 10.0
 _REMOVE_ATTEMPTS = 5
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 _EXPORT_IN_MEMORY = 16 * 1024 * 1024
@@ -111,7 +107,8 @@ class DockerBackend:
             self._version = self.client.version()["Version"]
 
     def _connect(self, host: str | None) -> DockerClient:
-        client, _ = engines.connect(self.name, engines.docker_endpoints(os.environ, Path.home(), host), REMEDY)
+        places = engines.docker_endpoints(settings.environment(), Path.home(), host)
+        client, _ = engines.connect(self.name, places, REMEDY)
         return client
 
     def capabilities(self) -> frozenset[Capability]:
@@ -146,8 +143,8 @@ class DockerBackend:
 
     def open_peer(self, spec: BoxSpec, program: str) -> DockerPeer:
         """Start a Python program in a container of its own."""
-        if spec.files:
-            raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files")
+        if spec.files or spec.tools:
+            raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files; it has no tools")
         return DockerPeer(self, spec, program)
 
     def reap(self) -> Sequence[str]:
@@ -259,6 +256,7 @@ class DockerSandbox:
     """The agent's container; see :class:`~mlgym_core.sandbox.base.Sandbox`."""
 
     workdir = WORKSPACE
+    tools = toolfiles.FOLDER
 
     def __init__(self, backend: DockerBackend, spec: BoxSpec) -> None:
         self._backend = backend
@@ -280,8 +278,9 @@ class DockerSandbox:
         try:
             with _explained("put the task's files into a container"):
                 self._api.put_archive(self._container, "/", self._initial_files())
-            self._warden = _Warden(backend, self._container)
+            self._warden = Warden(backend.client, self._container)
             env = {**base_environment(_HOME, _PATH), **self._image_environment(), "PWD": WORKSPACE, **spec.env}
+            env = toolfiles.first_on_path(self.tools, env) if spec.tools else env
             self._shell = Shell(self._connect, self._warden.kill, env=env, workdir=WORKSPACE, state_dir=_STATE)
             self._warden.arm()
         except BaseException as error:
@@ -392,7 +391,7 @@ class DockerSandbox:
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def _initial_files(self) -> bytes:
-        """An archive for ``/``: the workspace, and a line for the agent in ``/etc/passwd``."""
+        """An archive for ``/``: the workspace, the tools, and a line for the agent in ``/etc/passwd``."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
             archives.add_folder(archive, WORKSPACE, _UID)
@@ -401,6 +400,7 @@ class DockerSandbox:
                     archives.add_folder(archive, f"{WORKSPACE}/{parent}", _UID)
                 mode = 0o755 if os.access(source, os.X_OK) else 0o644
                 archives.add_file(archive, f"{WORKSPACE}/{path}", source.read_bytes(), _UID, mode)
+            toolfiles.pack(self._spec.tools, archive)
             passwd = archives.passwd(self._api, self._container, self._spec.image.digest, _UID, _HOME)
             if passwd is not None:
                 archives.add_file(archive, "/etc/passwd", passwd, 0, 0o644)
@@ -413,72 +413,12 @@ class DockerSandbox:
             if self._started:
                 with contextlib.suppress(Exception):
                     self._api.kill(self._container)
-                self._api.wait(self._container, timeout=_WARDEN_SECONDS)
+                self._api.wait(self._container, timeout=warden.SECONDS)
             connection = self._backend.attach(self._container)
         except Exception as error:
             raise SandboxLostError(f"the sandbox's container could not be started: {error}") from error
         self._started = True
         return connection
-
-
-@define
-class _Warden:
-    """A process inside the agent's container, started ahead, that kills what an action has started."""
-
-    backend: DockerBackend
-    container: str
-    _connection: SocketConnection | None = None
-    _lock: threading.Lock = field(factory=threading.Lock)
-
-    def arm(self) -> None:
-        """Start it.
-
-        Raises:
-            OSError: the container takes no new process.
-        """
-        api = self.backend.client.api
-        script = (files("mlgym_core.sandbox") / "scripts" / "warden.sh").read_text("utf-8")
-        try:
-            created = api.exec_create(self.container, ["sh", "-c", script, "mlgym-warden"], stdin=True)
-            self._connection = SocketConnection(api.exec_start(created["Id"], socket=True))
-            self._answer(b"ready\n")
-        except (TimeoutError, ConnectionClosed) as error:
-            self.close()
-            raise OSError("no process can be started in the container") from error
-        except Exception as error:
-            self.close()
-            raise OSError(f"no process can be started in the container: {error}") from error
-
-    def kill(self, supervisor: int, shell: int, since: float) -> None:
-        """Kill an action; see :data:`~mlgym_core.sandbox.shell.KillAction`."""
-        for attempt in (1, 2):
-            try:
-                if self._connection is None:
-                    self.arm()
-                assert self._connection is not None
-                age = min(int((time.monotonic() - since) * 100), 10**9) if since > float("-inf") else 10**9
-                request = f"{supervisor} {shell} {age}\n".encode()
-                self._connection.send(request, time.monotonic() + _WARDEN_SECONDS)
-                self._answer(b"done\n")
-                return
-            except (TimeoutError, ConnectionClosed) as error:
-                self.close()
-                if attempt == 2:
-                    raise OSError("the container's processes could not be killed") from error
-
-    def close(self) -> None:
-        """Let it go; whatever it could still kill goes with it."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _answer(self, expected: bytes) -> None:
-        assert self._connection is not None
-        said = b""
-        deadline = time.monotonic() + _WARDEN_SECONDS
-        while not said.endswith(expected):
-            for stream, data in self._connection.receive(deadline):
-                said += data if stream == STDOUT else b""
 
 
 class DockerPeer:

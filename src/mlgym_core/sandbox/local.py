@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError, UsageError
-from mlgym_core.sandbox import bubblewrap, cgroups, environments, processes, scratch, workspace
+from mlgym_core.sandbox import bubblewrap, cgroups, environments, processes, scratch, toolfiles, workspace
 from mlgym_core.sandbox.base import ActionResult, BoxSpec, Connection, PreparedImage, Progress, Role
 from mlgym_core.sandbox.localbox import BOX_VARIABLE, Box, open_isolated, open_plain
 from mlgym_core.sandbox.shell import Shell, base_environment, supervisor_argv
@@ -69,8 +69,8 @@ class LocalBackend:
 
     def open_peer(self, spec: BoxSpec, program: str) -> LocalPeer:
         """Start a Python program in a box of its own."""
-        if spec.files:
-            raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files")
+        if spec.files or spec.tools:
+            raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files; it has no tools")
         return LocalPeer(spec, self.isolates, program)
 
     def reap(self) -> Sequence[str]:
@@ -116,6 +116,7 @@ class _Place:
             network=spec.network,
             sizes=(Sizes.of_peer if workspace_ is None else Sizes.of_sandbox)(spec.resources),
             gpus=spec.resources.gpus,
+            tools=self.folder / "tools" if spec.tools else None,
         )
         return open_isolated(layout, argv, {"PATH": env["PATH"]}, name, self.group)
 
@@ -153,11 +154,15 @@ class LocalSandbox:
         self._started = self._closing = self._closed = False
         self._isolate = isolate
         self.workdir = bubblewrap.WORKSPACE if isolate else str(self._workspace)
+        self.tools = toolfiles.FOLDER if isolate else str(self._place.folder / "tools")
         try:
             owner = bubblewrap.uid() if isolate and os.geteuid() == 0 else None
             workspace.fill(self._workspace, spec.files, spec.mounts, owner, link=not isolate)
             state = _SHELL_STATE if isolate else str(scratch.memory_folder(self._place.folder))
             env = self._place.environment(self.workdir)
+            if spec.tools:
+                toolfiles.copy(spec.tools, self._place.folder / "tools")
+                env = toolfiles.first_on_path(self.tools, env)
             self._shell = Shell(self._connect, self._kill, env=env, workdir=self.workdir, state_dir=state)
         except BaseException as error:
             self._end()

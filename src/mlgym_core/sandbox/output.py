@@ -19,9 +19,10 @@ SPOOL_BYTES = 64 * 1024 * 1024
 SPOOL_TOTAL_BYTES = 1024 * 1024 * 1024
 
 _MARK = b"\x1e"
-_MARKER = re.compile(rb"\x1e([0-9a-f]{24}):([^\x1e]{0,64})\x1e")
-_UNFINISHED = re.compile(rb"\x1e(?:[0-9a-f]{0,24}|[0-9a-f]{24}:[^\x1e]{0,64})\Z")
-_MARKER_BYTES = 1 + 24 + 1 + 64 + 1
+PAYLOAD_BYTES = 12_500  # a directory of 1,024 characters, a state of 2,048, and some numbers
+_MARKER = re.compile(rb"\x1e([0-9a-f]{24}):([^\x1e]{0,%d})\x1e" % PAYLOAD_BYTES)
+_UNFINISHED = re.compile(rb"\x1e(?:[0-9a-f]{0,24}|[0-9a-f]{24}:[^\x1e]{0,%d})\Z" % PAYLOAD_BYTES)
+_MARKER_BYTES = 1 + 24 + 1 + PAYLOAD_BYTES + 1
 
 
 def new_token() -> bytes:

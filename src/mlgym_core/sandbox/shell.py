@@ -22,9 +22,10 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from mlgym_core.errors import SandboxLostError
-from mlgym_core.sandbox.base import STDOUT, ActionResult, ActionStatus, Captured, Connection, ConnectionClosed
+from mlgym_core.sandbox.base import ActionResult, ActionStatus, Captured, Connection, ConnectionClosed
 from mlgym_core.sandbox.dialects import DIALECTS, Ash, Bash, inline, quote, read_command, script
-from mlgym_core.sandbox.output import HEAD_BYTES, SPOOL_TOTAL_BYTES, Allowance, Capture, MarkerScanner, new_token
+from mlgym_core.sandbox.exchange import Exchange
+from mlgym_core.sandbox.output import HEAD_BYTES, SPOOL_TOTAL_BYTES, Allowance, Capture, new_token
 
 _BOOT_SECONDS = 20.0
 _GRACE_SECONDS = 5.0
@@ -72,60 +73,6 @@ def base_environment(home: str, path: str, user: str = "agent") -> dict[str, str
     }
 
 
-class _Exchange:
-    """One request's output: two bounded streams, and the markers that end them."""
-
-    __slots__ = ("_late", "_nonce", "_scanners", "_token", "captures")
-
-    def __init__(
-        self,
-        nonce: bytes,
-        token: bytes,
-        captures: tuple[Capture, Capture],
-        late: tuple[Capture, Capture],
-    ) -> None:
-        self.captures = captures
-        self._nonce = nonce
-        self._token = token
-        self._scanners = tuple(
-            MarkerScanner((nonce, token), capture.feed, after.feed)
-            for capture, after in zip(captures, late, strict=True)
-        )
-
-    def feed(self, stream: int, data: bytes) -> None:
-        self._scanners[stream != STDOUT].feed(data)
-
-    @property
-    def eval_broken(self) -> bool:
-        """The command left the shell unable to run another one; the shell ends by itself, perhaps already."""
-        return self.own()[2:3] == ["eval"]
-
-    @property
-    def completed(self) -> bool:
-        """The command has ended and the shell lives."""
-        out, err = self._scanners
-        return self._nonce in out.found and self._nonce in err.found
-
-    @property
-    def shell_ended(self) -> bool:
-        out, err = self._scanners
-        return self._token in out.found and self._token in err.found
-
-    def own(self) -> list[str]:
-        """Fields of the shell's own marker on standard output."""
-        return self._scanners[0].found.get(self._nonce, b"").decode("ascii", "replace").split(":")
-
-    def payload(self) -> list[str]:
-        """Fields of the marker on standard output, the supervisor's if it spoke; hostile code can forge the shell's."""
-        found = self._scanners[0].found
-        return found.get(self._token, found.get(self._nonce, b"")).decode("ascii", "replace").split(":")
-
-    def results(self) -> tuple[Captured, Captured]:
-        for scanner in self._scanners:
-            scanner.flush()
-        return self.captures[0].result(), self.captures[1].result()
-
-
 @define
 class _Life:
     """What is known of the shell that runs now."""
@@ -165,8 +112,9 @@ class Shell:
     ) -> None:
         self._connect = connect
         self._kill = kill
-        self._env = dict(env)
-        self._workdir = workdir
+        self._env = {**env, "MLGYM_TOOLS_STATE": f"{state_dir}/tools"}
+        self._workdir = self._directory = workdir
+        self._tools_state = ""
         self._state_dir = state_dir
         self._allowance = Allowance(spool_bytes)
         self._saved: tuple[str, ...] = ()
@@ -185,9 +133,9 @@ class Shell:
         try:
             text = command.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            return _refused("the command is not valid text: it holds a lone surrogate; nothing was run")
+            return self._refused("the command is not valid text: it holds a lone surrogate; nothing was run")
         if b"\0" in text:
-            return _refused("the command holds a NUL byte, which no shell accepts; nothing was run")
+            return self._refused("the command holds a NUL byte, which no shell accepts; nothing was run")
         self._settle()
         notes, self._news = self._news, ()
         captures = self._take_late(spool)
@@ -198,7 +146,9 @@ class Shell:
         if ending.status is ActionStatus.TIMED_OUT:
             notes = (f"the action was killed after {timeout:g} s, with everything it had started", *notes)
         out, err = exchange.results()
-        return ActionResult(ending.status, ending.exit_code, out, err, time.monotonic() - started, notes)
+        seconds = time.monotonic() - started
+        place = (self._directory, self._tools_state)
+        return ActionResult(ending.status, ending.exit_code, out, err, seconds, notes, *place)
 
     def write_file(self, path: str, data: bytes) -> None:
         """Write a file as the agent's user; see :class:`~mlgym_core.sandbox.base.Sandbox`."""
@@ -257,10 +207,10 @@ class Shell:
 
     def _perform(
         self, request: Callable[[str], bytes], captures: tuple[Capture, Capture], deadline: float
-    ) -> tuple[_Exchange, _Ending]:
+    ) -> tuple[Exchange, _Ending]:
         started = time.monotonic()
         nonce = new_token()
-        exchange = _Exchange(nonce, self._token, captures, self._late)
+        exchange = Exchange(nonce, self._token, captures, self._late)
         self._slot = "1" if self._slot == "0" else "0"
         self._in_flight = started
         try:
@@ -274,11 +224,11 @@ class Shell:
         self._in_flight = None
         return exchange, ending
 
-    def _transfer(self, request: bytes, exchange: _Exchange, deadline: float) -> None:
+    def _transfer(self, request: bytes, exchange: Exchange, deadline: float) -> None:
         self._connected().send(request, deadline)
         self._await(exchange, deadline, lambda: exchange.completed or exchange.shell_ended)
 
-    def _await(self, exchange: _Exchange, deadline: float, done: Callable[[], bool]) -> None:
+    def _await(self, exchange: Exchange, deadline: float, done: Callable[[], bool]) -> None:
         connection = self._connected()
         while not done():
             # A flood never lets receive() run into its deadline.
@@ -287,7 +237,17 @@ class Shell:
             for stream, data in connection.receive(deadline):
                 exchange.feed(stream, data)
 
-    def _ended(self, exchange: _Exchange) -> _Ending:
+    def _refused(self, note: str) -> ActionResult:
+        place = (self._directory, self._tools_state)
+        return ActionResult(ActionStatus.REFUSED, None, Captured(), Captured(), 0.0, (note,), *place)
+
+    def _note_place(self, exchange: Exchange) -> None:
+        directory, state = exchange.place
+        self._directory = directory or self._directory
+        self._tools_state = self._tools_state if state is None else state
+
+    def _ended(self, exchange: Exchange) -> _Ending:
+        self._note_place(exchange)
         if exchange.eval_broken or not exchange.shell_ended:
             if self._saved[0] != self._slot:
                 self._saved = (self._slot, *(name for name in self._saved if name != self._slot))
@@ -297,7 +257,7 @@ class Shell:
         notes = (f"the action ended the shell itself (exit code {code}); a new shell was started", *self._restart())
         return _Ending(ActionStatus.SHELL_ENDED, code, notes)
 
-    def _renew(self, exchange: _Exchange) -> tuple[str, ...]:
+    def _renew(self, exchange: Exchange) -> tuple[str, ...]:
         """The shell has noticed that it can run no further command, and ends."""
         reason = "the action replaced or disabled the shell's eval, which runs your commands; a new shell was started"
         try:
@@ -306,11 +266,11 @@ class Shell:
             return (reason, *self._reopen())
         return (reason, *self._restart())
 
-    def _expired(self, exchange: _Exchange, since: float) -> _Ending:
+    def _expired(self, exchange: Exchange, since: float) -> _Ending:
         notes = self._kill_and_restart(exchange, since)
         return _Ending(ActionStatus.TIMED_OUT, None, notes)
 
-    def _kill_and_restart(self, exchange: _Exchange, since: float) -> tuple[str, ...]:
+    def _kill_and_restart(self, exchange: Exchange, since: float) -> tuple[str, ...]:
         deadline = time.monotonic() + _GRACE_SECONDS
         try:
             self._kill(self._life.supervisor, self._life.pid, since)
@@ -326,7 +286,7 @@ class Shell:
         """Get rid of an action that an exception (Ctrl-C) left running."""
         if self._in_flight is None:
             return
-        exchange = _Exchange(new_token(), self._token, (Capture(tail=0), Capture(tail=0)), self._late)
+        exchange = Exchange(new_token(), self._token, (Capture(tail=0), Capture(tail=0)), self._late)
         notes = self._kill_and_restart(exchange, self._in_flight)
         self._in_flight = None
         self._news += (reason, *notes)
@@ -345,7 +305,7 @@ class Shell:
         except OSError as error:
             raise SandboxLostError(f"the sandbox's shell did not start: {error}") from error
         self._token = new_token()
-        exchange = _Exchange(new_token(), self._token, (Capture(), Capture()), self._late)
+        exchange = Exchange(new_token(), self._token, (Capture(), Capture()), self._late)
         try:
             greeting = b"%b %b\n" % (self._token, self._state_dir.encode())
             self._transfer(greeting, exchange, time.monotonic() + _BOOT_SECONDS)
@@ -360,7 +320,7 @@ class Shell:
         self._life = _Life(pid, 0, DIALECTS[dialect])
         return self._start()
 
-    def _drain(self, exchange: _Exchange) -> None:
+    def _drain(self, exchange: Exchange) -> None:
         """Take the last words of a connection that has failed."""
         deadline = time.monotonic() + 1.0
         with contextlib.suppress(TimeoutError, ConnectionClosed):
@@ -401,7 +361,7 @@ class Shell:
         fresh = not self._saved
         for candidates in (("x", *self._saved), ()) if not fresh else ((),):
             nonce = new_token()
-            exchange = _Exchange(nonce, self._token, (Capture(), Capture()), self._late)
+            exchange = Exchange(nonce, self._token, (Capture(), Capture()), self._late)
             try:
                 self._transfer(self._boot(candidates, nonce.decode()), exchange, time.monotonic() + _BOOT_SECONDS)
             except (TimeoutError, ConnectionClosed) as error:
@@ -412,6 +372,7 @@ class Shell:
                 if number is None:
                     raise SandboxLostError("something else answered in the place of the sandbox's shell")
                 self._life.pid = number
+                self._note_place(exchange)
                 newest = slot in ("x", *self._saved[:1])
                 self._saved = ("b", *(name for name in self._saved if name != "b"))
                 return () if fresh else self._restored(slot, gone, newest)
@@ -464,10 +425,6 @@ class _Ending:
     status: ActionStatus
     exit_code: int | None
     notes: tuple[str, ...] = ()
-
-
-def _refused(note: str) -> ActionResult:
-    return ActionResult(ActionStatus.REFUSED, None, Captured(), Captured(), 0.0, (note,))
 
 
 def _number(text: str) -> int | None:

@@ -43,11 +43,12 @@ from mlgym_core.testing.boxes import (
     seen,
 )
 from mlgym_core.testing.hostile import HostileContract
+from mlgym_core.testing.toolfiles import ToolFilesContract
 
 _GRACE = 10.0
 
 
-class BackendContract(HostileContract):
+class BackendContract(ToolFilesContract, HostileContract):
     """The promises of the seam; every test opens boxes of its own.
 
     See :class:`~mlgym_core.testing.boxes.BoxFixtures` for what a subclass provides and may replace.

@@ -25,12 +25,14 @@ class StubContext:
 
     Attributes:
         commands: that were run.
+        scripts: that were run, with their arguments.
         files: path -> content.
         calls: ``validate`` and ``submit`` in order.
     """
 
     workdir: str = "/workspace"
     commands: list[str] = field(factory=list)
+    scripts: list[tuple[str, Mapping[str, Any]]] = field(factory=list)
     files: dict[str, bytes] = field(factory=dict)
     calls: list[str] = field(factory=list)
 
@@ -38,6 +40,11 @@ class StubContext:
         """Note a command."""
         del timeout
         self.commands.append(command)
+        return ActionResult(ActionStatus.COMPLETED, 0, Captured(), Captured(), 0.0)
+
+    def run_script(self, name: str, arguments: Mapping[str, Any]) -> ActionResult:
+        """Note a script."""
+        self.scripts.append((name, dict(arguments)))
         return ActionResult(ActionStatus.COMPLETED, 0, Captured(), Captured(), 0.0)
 
     def read_file(self, path: str, limit: int) -> bytes:

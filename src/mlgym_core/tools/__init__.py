@@ -1,1 +1,5 @@
-"""The agent's tools. ``base`` says what a tool is; ``builtin`` holds those that every agent has."""
+"""The agent's tools.
+
+``base`` says what a tool is, ``scripted`` makes tools of programs in the sandbox, ``builtin`` holds those that every
+agent has. ``scripts`` goes into the sandbox.
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from attrs import field, frozen
@@ -34,6 +35,9 @@ class ToolContext(Protocol):
     def run_command(self, command: str, timeout: float | None = None) -> ActionResult:
         """Run shell text in the agent's sandbox; ``timeout`` is capped by the task's limit."""
 
+    def run_script(self, name: str, arguments: Mapping[str, Any]) -> ActionResult:
+        """Run a tool's script in the sandbox; the arguments reach its standard input as a JSON object."""
+
     def read_file(self, path: str, limit: int) -> bytes:
         """Read a file as the agent's user; see :class:`~mlgym_core.sandbox.base.Sandbox`."""
 
@@ -52,6 +56,24 @@ class ToolArgumentError(ValueError):
 
 
 @frozen
+class Script:
+    """A program that is put on ``PATH`` in the sandbox under its tool's name.
+
+    Called by the agent's own commands, it gets words, and long text on standard input; called as a tool, ``--json``
+    alone and a JSON object on standard input. What it prints is what the agent reads; it ends with a code other than
+    0 when it refuses. Anything that the sandbox's image can run will do.
+
+    Attributes:
+        path: of the program, on the host.
+        libraries: what it imports: names of importable pure-Python packages of the host, or paths of Python files and
+            folders. They lie in ``lib/`` beside the program.
+    """
+
+    path: Path
+    libraries: tuple[str | Path, ...] = ()
+
+
+@frozen
 class Tool:
     """One tool.
 
@@ -60,12 +82,14 @@ class Tool:
         description: for the agent, one paragraph.
         parameters: JSON schema of the arguments (an object schema).
         run: does it; raises :class:`ToolArgumentError` for bad arguments.
+        script: what its name stands for in the sandbox's shell, if anything.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     run: Callable[[ToolContext, Mapping[str, Any]], ToolOutput]
+    script: Script | None = None
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Check arguments against the schema's ``properties``, ``required`` and primitive types.

@@ -1,45 +1,52 @@
-"""The tools that every agent has: ``bash``, ``validate``, ``submit``."""
+"""The tools that every agent has: ``bash``, those of ``editor`` and ``search``, ``validate`` and ``submit``."""
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from mlgym_core.sandbox.base import ActionResult, ActionStatus
-from mlgym_core.sandbox.output import for_model
+from mlgym_core.tools import editor, search
 from mlgym_core.tools.base import Tool, ToolArgumentError, ToolContext, ToolOutput
+from mlgym_core.tools.scripted import describe
+
+# The form that published agents have learnt; without this the shell would run the text line by line.
+_PUBLISHED_FORM = re.compile(
+    r"\s*(edit[ \t]+\d+:\d+|insert[ \t]+\d+)[ \t]*\n(.*\n)?(?:end_of_edit|end_of_insert)\s*", re.DOTALL
+)
 
 
 def bash(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Run shell text in the persistent session."""
+    """Run shell text in the persistent session.
+
+    Text that begins with a line ``edit 3:7`` or ``insert 3`` and ends with a line ``end_of_edit`` or ``end_of_insert``
+    is taken for that command alone, with what is in between on its standard input.
+    """
     timeout = arguments.get("timeout")
     if timeout is not None and not timeout > 0:
         raise ToolArgumentError(f"bash: timeout must be a positive number of seconds, got {timeout!r}")
-    result = context.run_command(arguments["command"], timeout)
+    result = context.run_command(with_input(arguments["command"]), timeout)
     return ToolOutput(describe(result), {"status": str(result.status), "exit_code": result.exit_code})
 
 
-def describe(result: ActionResult) -> str:
-    """What the agent reads of an action: output, then anything unusual about how it ended."""
-    parts = []
-    stdout, stderr = for_model(result.stdout), for_model(result.stderr)
-    if stdout:
-        parts.append(stdout.rstrip("\n"))
-    if stderr:
-        parts.append(f"[stderr]\n{stderr.rstrip(chr(10))}")
-    if result.status is ActionStatus.TIMED_OUT:
-        parts.append(f"[killed after {result.seconds:.1f} s: the action reached its time limit]")
-    elif result.exit_code:
-        parts.append(f"[exit code {result.exit_code}]")
-    parts.extend(f"[{note}]" for note in result.notes)
-    return "\n".join(parts) or "[no output]"
+def with_input(command: str) -> str:
+    """A command in the published form as one that the shell understands; any other as it is."""
+    match = _PUBLISHED_FORM.fullmatch(command)
+    if match is None:
+        return command
+    if not match[2]:
+        return f"{match[1]} --delete"
+    end = f"end_{secrets.token_hex(8)}"
+    return f"{match[1]} <<'{end}'\n{match[2]}{end}"
 
 
 BASH = Tool(
     name="bash",
     description=(
         "Run a command in a persistent bash session in your workspace. Directory, variables, functions and an "
-        "activated environment persist between calls. Standard input is empty. Long output is cut in the middle."
+        "activated environment persist between calls. Standard input is empty. Long output is cut in the middle. "
+        "The other tools are commands here too."
     ),
     parameters={
         "type": "object",
@@ -57,6 +64,7 @@ VALIDATE = Tool(
     description="Freeze the submission in your workspace and score it on the dev split. Counted; see your limits.",
     parameters={"type": "object", "properties": {}},
     run=lambda context, _: context.validate(),
+    script=editor.SCRIPT,
 )
 
 SUBMIT = Tool(
@@ -64,6 +72,7 @@ SUBMIT = Tool(
     description="Freeze the submission in your workspace, have it scored on the hidden test split, and finish.",
     parameters={"type": "object", "properties": {}},
     run=lambda context, _: context.submit(),
+    script=editor.SCRIPT,
 )
 
-TOOLS = (BASH, VALIDATE, SUBMIT)
+TOOLS = (BASH, *editor.TOOLS, *search.TOOLS, VALIDATE, SUBMIT)

@@ -2,14 +2,22 @@ readonly __m_D=@STATE@
 __m_q() { local s=$1 o=; while :; do case $s in *\'*) o="$o${s%%\'*}'\\''"; s=${s#*\'};; *) break;; esac; done; printf "'%s'" "$o$s"; }
 __m_s() { printf 'cd -- '; __m_q "$PWD"; printf ' || __m_g=gone\numask '; umask; export -p; printf '__m_k=%s\n' "$1"; }
 __m_o() { [ -f "$__m_D/$1" ] || [ ! -e "$__m_D/$1" ] || rm -rf "$__m_D/$1"; }
-__m() { local r=$?; set +exuvfC; unset IFS; printf '\036%s:\036' "$1" >&9; printf '\036%s:%d:%d\036' "$1" "$r" $$ >&8; __m_o "$2"; __m_s "$2" >|"$__m_D/$2"; return "$r"; }
+readonly __m_C=$(printf '\036\037')
+readonly __m_F=${__m_C#?}
+__m_d() { case $PWD in *[$__m_C]*) ;; *) [ ${#PWD} -gt 1024 ] || __m_p=$PWD;; esac; }
+__m_i() { [ ! -f "$__m_D/tools" ] || __m_t=$(command -p head -c 2049 "$__m_D/tools"); __m_t=${__m_t%%"
+"*}; case $__m_t in *[$__m_C]*) __m_t=;; esac; [ ${#__m_t} -le 2048 ] || __m_t=; __m_t=$__m_F$__m_t; }
+__m() { local r=$? __m_p= __m_t=; set +exuvfC; unset IFS; __m_d; [ ! -f "$__m_D/tools" ] || [ "$__m_D/$2" -nt "$__m_D/tools" ] || __m_i; printf '\036%s:\036' "$1" >&9; printf '\036%s:%d:%d\037%s%s\036' "$1" "$r" $$ "$__m_p" "$__m_t" >&8; __m_o "$2"; __m_s "$2" >|"$__m_D/$2"; return "$r"; }
 __m_x() { set +exuvfC; __m_o x; __m_s x >|"$__m_D/x"; }
 trap __m_x EXIT
 {
 mkdir -p "$__m_D"
 rm -rf "$__m_D/x" "$__m_D/b"
 __m_s b >|"$__m_D/b"
+__m_p= __m_t=
+__m_d
+__m_i
 printf '\036@NONCE@:\036' >&9
-printf '\036@NONCE@:%s:%s:%s\036' $$ "$__m_k" "$__m_g" >&8
-unset __m_k __m_g
+printf '\036@NONCE@:%s:%s:%s\037%s%s\036' $$ "$__m_k" "$__m_g" "$__m_p" "$__m_t" >&8
+unset __m_k __m_g __m_p __m_t
 } 2>&6

@@ -1,0 +1,89 @@
+"""The agent's tools in a box: where they lie, and putting them there."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from mlgym_core.errors import InfrastructureError
+from mlgym_core.sandbox import archives
+from mlgym_core.sandbox.workspace import relative
+
+FOLDER = "/agent-tools"  #: in boxes with a file system of their own; below no folder that an image may bring along
+
+
+def first_on_path(folder: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the tools' folder first on its ``PATH``."""
+    return {**env, "PATH": f"{folder}:{env['PATH']}"}
+
+
+def copy(tools: Mapping[str, Path], folder: Path) -> None:
+    """Make the tools' folder on this machine, readable for everybody.
+
+    Raises:
+        InfrastructureError: a file cannot be copied.
+    """
+    try:
+        folder.mkdir(mode=0o755)
+        for member in _members(tools):
+            target = folder / member.path
+            if member.source is None:
+                target.mkdir()
+            elif member.twin is not None:
+                target.hardlink_to(folder / member.twin)
+            else:
+                shutil.copyfile(member.source, target)
+            target.chmod(member.mode)
+        folder.chmod(0o755)
+    except OSError as error:
+        raise InfrastructureError(f"the agent's tools could not be put into the box: {error}") from error
+
+
+def pack(tools: Mapping[str, Path], archive: tarfile.TarFile) -> None:
+    """Add the tools' folder to an archive that is unpacked at the root, owned by root.
+
+    Raises:
+        InfrastructureError: a file cannot be read.
+    """
+    if tools:
+        archives.add_folder(archive, FOLDER, 0)
+    for member in _members(tools):
+        path = f"{FOLDER}/{member.path}"
+        try:
+            if member.source is None:
+                archives.add_folder(archive, path, 0)
+            elif member.twin is not None:
+                archives.add_link(archive, path, f"{FOLDER}/{member.twin}", member.mode)
+            else:
+                archives.add_file(archive, path, member.source.read_bytes(), 0, member.mode)
+        except OSError as error:
+            raise InfrastructureError(f"the agent's tools could not be put into the box: {error}") from error
+
+
+@frozen
+class _Member:
+    """A file, or a folder if it has no source; ``twin`` is an earlier file of the same content and mode."""
+
+    path: str
+    mode: int
+    source: Path | None = None
+    twin: str | None = None
+
+
+def _members(tools: Mapping[str, Path]) -> Iterator[_Member]:
+    """Files and the folders above them, those first."""
+    folders: set[str] = set()
+    files: dict[tuple[Path, int], str] = {}
+    for path, source in tools.items():
+        for folder in reversed(relative(path).parents[:-1]):
+            if str(folder) not in folders:
+                folders.add(str(folder))
+                yield _Member(str(folder), 0o755)
+        mode = 0o644 if "/" in path else 0o755
+        # Most tools are the same program under different names.
+        twin = files.setdefault((source, mode), path)
+        yield _Member(path, mode, source, None if twin == path else twin)

@@ -1,0 +1,204 @@
+"""From a command line, or JSON on standard input, to a tool and its answer."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+# Importing typing would be a fifth of a call's time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+TERMINATORS = (b"end_of_edit", b"end_of_insert")  #: closing lines that some agents have learnt to write
+
+_MODULES = {
+    "open": "window",
+    "goto": "window",
+    "scroll_up": "window",
+    "scroll_down": "window",
+    "create": "window",
+    "edit": "change",
+    "insert": "change",
+    "replace": "change",
+    "search_dir": "find",
+    "search_file": "find",
+    "find_file": "find",
+    "filemap": "outline",
+    "validate": "request",
+    "submit": "request",
+}
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a failure of the program
+    """The tool does not do it; the text says why and what to do next."""
+
+
+class Usage(Refused):
+    """The arguments do not fit."""
+
+
+class Command:
+    """One tool.
+
+    Attributes:
+        usage: of the command line.
+        parse: from the words of a command line to arguments; ValueError when they do not fit.
+        run: does it; returns what the agent reads.
+    """
+
+    def __init__(
+        self,
+        usage: str,
+        parse: Callable[[list[str]], Mapping[str, Any]],
+        run: Callable[[Mapping[str, Any]], bytes],
+    ) -> None:
+        self.usage = usage
+        self.parse = parse
+        self.run = run
+
+
+def main(name: str, words: Sequence[str]) -> int:
+    """Run a tool and print its answer; returns the exit code: 0 done, 1 refused, 2 wrong usage."""
+    module = __import__(f"{__package__}.{_MODULES[name]}", fromlist=["COMMANDS"])
+    command: Command = module.COMMANDS[name]
+    try:
+        say(command.run(_arguments(command, list(words))))
+    except Usage as refusal:
+        say(f"{refusal}\nusage: {command.usage}".encode("utf-8", "surrogateescape"))
+        return 2
+    except Refused as refusal:
+        say(str(refusal).encode("utf-8", "surrogateescape"))
+        return 1
+    return 0
+
+
+def _arguments(command: Command, words: list[str]) -> Mapping[str, Any]:
+    if words == ["--json"]:
+        from .notation import loads
+
+        try:
+            arguments = loads(sys.stdin.buffer.read().decode("utf-8"))
+        except ValueError as error:
+            raise Usage(f"standard input is not JSON: {error}") from error
+        if not isinstance(arguments, dict):
+            raise Usage("the JSON on standard input is not an object")
+        return arguments
+    try:
+        return command.parse(words)
+    except ValueError as error:
+        raise Usage("these arguments do not fit") from error
+
+
+def say(text: bytes) -> None:
+    """Print, whether or not anybody still reads."""
+    rest = memoryview(text if text.endswith(b"\n") else text + b"\n")
+    try:
+        while rest:
+            rest = rest[os.write(1, rest) :]
+    except BrokenPipeError:
+        pass
+
+
+# Arguments by name.
+
+
+def text_of(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """A text.
+
+    Raises:
+        Usage: it is missing or of another kind.
+    """
+    value = arguments.get(name)
+    value = default if value is None else value
+    if not isinstance(value, str):
+        raise Usage(f"{name} is missing, or not a text")
+    return value
+
+
+def number_of(arguments: Mapping[str, Any], name: str) -> int:
+    """A whole number.
+
+    Raises:
+        Usage: it is missing or of another kind.
+    """
+    value = arguments.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Usage(f"{name} is missing, or not a whole number")
+    return value
+
+
+def encoded(text: str, name: str) -> bytes:
+    """The bytes of an argument.
+
+    Raises:
+        Refused: it holds half a surrogate pair.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise Refused(f"{name} is not valid text: it holds a lone surrogate; send it again without") from error
+
+
+def content_of(arguments: Mapping[str, Any], name: str, default: str | None = None) -> bytes:
+    """A text that goes into a file.
+
+    Raises:
+        Refused: no text file can hold it.
+    """
+    data = encoded(text_of(arguments, name, default), f"the argument {name}")
+    if b"\0" in data:
+        raise Refused(f"the argument {name} holds a NUL character, which no text file does")
+    return data
+
+
+# Words of a command line.
+
+
+def counted(words: Sequence[str], fewest: int, most: int) -> Sequence[str]:
+    """The words.
+
+    Raises:
+        ValueError: there are more or fewer.
+    """
+    if not fewest <= len(words) <= most:
+        raise ValueError
+    return words
+
+
+def nothing(words: Sequence[str]) -> Mapping[str, Any]:
+    """No arguments.
+
+    Raises:
+        ValueError: there are words.
+    """
+    counted(words, 0, 0)
+    return {}
+
+
+def given_text(advice: str) -> str:
+    """The text on standard input, without a closing line that only ends it.
+
+    Raises:
+        Refused: nothing was redirected there; ``advice`` says how to.
+    """
+    text = read_input()
+    if text is None:
+        raise Refused(f"no text was given: {advice}")
+    return text
+
+
+def read_input() -> str | None:
+    """The text on standard input; ``None`` when that is a terminal or the null device, as in every plain action."""
+    try:
+        if stat.S_ISCHR(os.fstat(0).st_mode):
+            return None
+        data = sys.stdin.buffer.read()
+    except (OSError, AttributeError):
+        return None
+    head, newline, last = data.rstrip(b"\n").rpartition(b"\n")
+    if last in TERMINATORS:
+        data = head + newline
+    return data.decode("utf-8", "surrogateescape")

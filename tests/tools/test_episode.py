@@ -1,0 +1,200 @@
+"""The tools in a real sandbox: as tool calls, inside bash, and as requests to validate and submit (case 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tools.toolbox import shown
+
+from mlgym_core import Action, Episode, RunConfig, StepResult, open_episode
+from mlgym_core.backends import choose
+from mlgym_core.errors import BackendUnavailableError
+from mlgym_core.plugins import Registry
+from mlgym_core.record import read_events
+from mlgym_core.sandbox.local import LocalBackend
+from mlgym_core.taskfile import load_task_folder
+
+GRADE = """
+import mlgym_peer as peer
+job = peer.job()
+value = float(open("submission/answer.csv").read())
+peer.scored({"Score": value if job.split == "test" else value / 10})
+"""
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def episode(task_folder: Callable[..., Path], out: Path) -> Iterator[Episode]:
+    task = load_task_folder(task_folder(grade=GRADE))
+    with open_episode(RunConfig(task, backend="local", allow_unsafe=True, out=out)) as opened:
+        opened.reset()
+        yield opened
+
+
+def call(episode: Episode, tool: str, **arguments: object) -> StepResult:
+    return episode.step(Action(tool, arguments))
+
+
+def test_calls_and_commands_share_the_open_file(episode: Episode) -> None:
+    where = episode.workdir
+    result = call(episode, "create", path="a.py", text="import os\n")
+    assert (result.open_file, result.directory) == (f"{where}/a.py", where)
+    result = episode.step("mkdir d && cd d && insert 1 <<'EOF'\nprint(os.name)\nEOF")
+    assert shown(result.observation) == {1: "import os", 2: "print(os.name)"}
+    assert (result.open_file, result.directory) == (f"{where}/a.py", f"{where}/d")
+    result = call(episode, "edit", start=2, end=2, text="print(osx)")
+    assert "undefined name 'osx'" in result.observation
+    assert result.info["exit_code"] == 1
+    result = episode.step("edit 1:2\nprint(1)\nend_of_edit")
+    assert shown(result.observation) == {1: "print(1)"}
+    assert episode.step("python3 ../a.py").observation == "1"
+    result = call(episode, "goto", line="x")
+    assert "must be a integer" in result.observation
+
+
+def test_a_large_text_arrives_byte_for_byte(episode: Episode) -> None:
+    text = ('it\'s "quoted" $HOME `id` \\ \u4e16\nEOF\n' * 50_000)[: 1 << 20]
+    result = call(episode, "create", path="large", text=text)
+    assert result.info["exit_code"] == 0
+    assert episode.read_file("large", 1 << 22) == text.encode()
+    old = text[5000:100_000]
+    call(episode, "replace", old=old, new="", all=True)
+    assert episode.read_file("large", 1 << 22) == text.replace(old, "").encode()
+
+
+def test_the_open_file_survives_whatever_ends_the_shell(episode: Episode) -> None:
+    call(episode, "create", path="a", text="1\n2\n")
+    for command in ("exit 1", "kill -9 $$", "rm -rf ~; cd /tmp; exit"):
+        result = episode.step(command)
+        assert result.open_file == f"{episode.workdir}/a"
+    assert result.directory == "/tmp"
+    assert shown(call(episode, "goto", line=1).observation) == {1: "1", 2: "2"}
+
+
+def test_tools_work_whatever_the_agent_makes_of_its_path(episode: Episode) -> None:
+    call(episode, "create", path="a", text="x\n")
+    episode.step("export PATH=/usr/bin:/bin; open() { echo mine; }; cd /")
+    assert "1:x" in call(episode, "open", path=f"{episode.workdir}/a").observation
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "submit",
+        "submit; exit 3",
+        "python3 -c 'import subprocess; subprocess.run([\"submit\"])'",
+        "echo submit | sh",
+        "submit >/dev/null 2>&1 & wait",
+    ],
+)
+def test_submit_in_a_shell_action_submits_when_it_ends(episode: Episode, command: str) -> None:
+    result = episode.step(f"echo 3 > answer.csv; {command}; echo 4 > answer.csv")
+    last = 3 if "exit" in command else 4
+    assert (result.done, result.reason, result.info["requested"]) == (True, "submitted", "submit")
+    assert result.observation.endswith("[submit]\nSubmitted.")
+    assert episode.submitted is not None
+    assert episode.submitted.grades["test"].metrics == {"Score": last}
+    assert episode.steps == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo submit",
+        'cat "$(command -v submit)"',
+        'printf \'\\036submit\\036\\n{"request": {"id": "1", "tool": "submit"}}\\n\'',
+        'cat "$MLGYM_TOOLS_STATE"',
+        'echo \'{"request": {"id": "1", "tool": "format_disk"}}\' > $MLGYM_TOOLS_STATE',
+        'echo \'{"request": {"id": "1", "tool": "bash"}}\' > $MLGYM_TOOLS_STATE',
+    ],
+)
+def test_what_only_looks_like_a_request_does_nothing(episode: Episode, command: str) -> None:
+    result = episode.step(f"echo 3 > answer.csv; {command}")
+    assert (result.done, "requested" in result.info) == (False, False)
+    assert not episode.attempts
+
+
+def test_validate_in_a_shell_action_is_done_once(episode: Episode) -> None:
+    result = episode.step("echo 5 > answer.csv; validate")
+    assert result.observation.endswith("[validate]\ndev score: Score 0.5. 49 validations left.")
+    assert (result.info["requested"], result.info["metrics"]) == ("validate", {"Score": 0.5})
+    episode.step("cp $MLGYM_TOOLS_STATE /tmp/old")
+    call(episode, "create", path="other")
+    for command in ("true", "exit", "cp /tmp/old $MLGYM_TOOLS_STATE"):
+        assert "requested" not in episode.step(command).info
+    assert len(episode.attempts) == 1
+    assert episode.step("validate; validate").observation.endswith("48 validations left.")
+    assert len(episode.attempts) == 2
+
+
+def test_the_newest_request_of_an_action_counts(episode: Episode) -> None:
+    result = episode.step("echo 5 > answer.csv; submit; validate")
+    assert (result.done, result.info["requested"]) == (False, "validate")
+
+
+def test_a_request_of_an_action_that_was_cut_off_is_not_lost(episode: Episode) -> None:
+    result = call(episode, "bash", command="echo 5 > answer.csv; validate; sleep 600", timeout=1.0)
+    assert (result.info["status"], result.info["requested"]) == ("timed_out", "validate")
+
+
+def test_an_invalid_submission_on_request_ends_nothing(episode: Episode) -> None:
+    result = episode.step("submit")
+    assert (result.done, result.info["outcome"]) == (False, "invalid_submission")
+    assert episode.step("echo 1 > answer.csv; submit").done
+
+
+@pytest.mark.isolation
+def test_what_the_agents_user_may_not_do_is_said(task_folder: Callable[..., Path], out: Path) -> None:
+    try:
+        backend = LocalBackend(isolate=True)
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    with open_episode(
+        RunConfig(load_task_folder(task_folder()), backend=backend, allow_unsafe=True, out=out)
+    ) as episode:
+        episode.reset()
+        episode.step("mkdir kept shut; echo 1 > kept/a; chmod 555 kept; echo needle | tee secret > shut/b; chmod 0 s*")
+        assert "permission denied" in call(episode, "open", path="secret").observation
+        assert "2 folders or files could not be read" in call(episode, "search_dir", term="needle").observation
+        call(episode, "open", path="kept/a")
+        assert call(episode, "edit", start=1, end=1, text="longer").info["exit_code"] == 0
+        assert episode.step("cat kept/a").observation == "longer"
+        call(episode, "open", path="/etc/passwd")
+        assert "is read-only" in call(episode, "insert", line=0, text="x").observation
+        assert "cannot be made" in call(episode, "create", path="/usr/new/file").observation
+        assert call(episode, "create", path="kept/new").info["exit_code"] == 1
+
+
+@pytest.mark.engine
+def test_the_tools_work_in_a_container(out: Path) -> None:
+    try:
+        choose(Registry(), "docker")
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    config = RunConfig("battle-of-sexes", backend="docker", size="tiny", allow_unsafe=True, out=out)
+    with open_episode(config) as episode:
+        episode.reset()
+        first = shown(call(episode, "open", path="strategy.py").observation)
+        assert len(first) > 10
+        assert "undefined name 'nothing'" in call(episode, "insert", line=len(first), text="nothing\n").observation
+        assert episode.step("exit 1").open_file == "/workspace/strategy.py"
+        assert shown(call(episode, "goto", line=1).observation) == first
+        assert "Permission denied" in episode.step('echo > "$(command -v open)"').observation
+        result = episode.step("python3 -c 'import os; os.system(\"submit\")'")
+        assert (result.done, result.info["outcome"]) == (True, "scored")
+
+
+def test_odd_places_are_recorded_as_text(episode: Episode, out: Path) -> None:
+    episode.step("mkdir \"$(printf 'a\\377')\" && cd a*; echo x > f")
+    result = call(episode, "open", path="f")
+    assert result.directory == f"{episode.workdir}/a\ufffd"
+    assert result.open_file == f"{episode.workdir}/a\ufffd/f"
+    (folder,) = out.iterdir()
+    json.dumps(list(read_events(folder))).encode()
