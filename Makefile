@@ -32,7 +32,7 @@ format: install
 bench: install  ## print the measured speeds, on docker too where an engine answers: make bench BACKENDS=local
 	$(BIN)/python benchmarks/startup.py
 	for backend in $(BACKENDS); do \
-	  for room in shell step grading; do $(BIN)/python benchmarks/$$room.py --backend $$backend || exit 1; done; \
+	  for room in shell step tools grading agent; do $(BIN)/python benchmarks/$$room.py --backend $$backend || exit 1; done; \
 	done
 
 install: $(STAMP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from attrs import field, frozen
 
 from mlgym_core import backends, data, facts
 from mlgym_core.agent.base import Agent, AgentContext
+from mlgym_core.agent.budget import TotalBudget
 from mlgym_core.episode import Episode
 from mlgym_core.errors import UsageError
 from mlgym_core.grading.sealed import Grader, derive_seed
@@ -20,9 +20,11 @@ from mlgym_core.models.base import Model, ModelContext, ModelSettings
 from mlgym_core.plugins import Registry, load_task
 from mlgym_core.record import Listener, Redactor, RunRecord, new_run_id
 from mlgym_core.sandbox.base import Backend, BoxSpec, Mount, Network, PreparedImage, Role, Sandbox
+from mlgym_core.settings import RUNS
 from mlgym_core.task import DEFAULT_SIZE, SPLITS, Capability, Limits, Split, Task
 from mlgym_core.taskfile import numbers_problem
 from mlgym_core.tools.base import Tool
+from mlgym_core.tools.scripted import tool_files
 
 SECRET_BYTES = 16
 
@@ -42,7 +44,7 @@ class RunConfig:
     Attributes:
         task: id, alias, ``distribution:id``, path (``./mytask.py``, ``./folder``) or a loaded task.
         model: ``name``, ``name:argument`` or a model of your own.
-        agent: ``name``, ``name:argument`` or an agent of your own.
+        agent: ``name``, ``name:argument``, path of a configuration (``./mine.yaml``) or an agent of your own.
         backend: ``name``, ``name:argument``, ``auto`` or a backend of your own.
         size: of the task's data.
         source: of the task's data; the task's default when ``None``.
@@ -57,6 +59,7 @@ class RunConfig:
         secret: 16 bytes from which grading seeds are derived; drawn anew when ``None``. Runs that are to be
             compared share one.
         settings: how a remote model is asked.
+        total: shared with other runs; a run that would start when it is used up is ``not_started``.
 
     Raises:
         UsageError: a value is not one of those allowed.
@@ -78,6 +81,7 @@ class RunConfig:
     allow_unsafe: bool = False
     secret: bytes | None = field(default=None, repr=False)
     settings: ModelSettings = field(factory=ModelSettings)
+    total: TotalBudget | None = None
 
 
 @frozen
@@ -178,6 +182,8 @@ class Plan:
                 network=self.config.network,
                 files=self.task.public_files(),
                 mounts=(Mount(public, "data"),) if public else (),
+                tools=tool_files(self.tools),
+                env={"MLGYM_SIZE": self.config.size},
             )
         )
 
@@ -210,6 +216,7 @@ class Plan:
             "limits": self.task.limits,
             "tools": [tool.name for tool in self.tools],
             "model_settings": self.config.settings,
+            "agent_settings": getattr(self.agent, "settings", {}),
             "images": dict(images),
             "hardware": facts.hardware(),
             "data_checksums": self.prepared.checksums,
@@ -276,7 +283,7 @@ def find_task(task: str | Task, size: str) -> Task:
 
 def runs_folder(out: Path | None = None) -> Path:
     """Where runs are kept: ``out``, else ``MLGYM_RUNS``, else ``runs`` in the current folder."""
-    return out or Path(os.environ.get("MLGYM_RUNS") or "runs")
+    return out or RUNS.value() or Path("runs")
 
 
 def _model(config: RunConfig, registry: Registry, task: Task) -> tuple[Model, bool]:
@@ -293,9 +300,14 @@ def _model(config: RunConfig, registry: Registry, task: Task) -> tuple[Model, bo
 def _agent(config: RunConfig, registry: Registry, task: Task, model: Model | None) -> Agent:
     if not isinstance(config.agent, str):
         return config.agent
+    tools = tuple(registry.collect("mlgym_register_tools"))
+    context = AgentContext(task, config.size, config.seed, config.network, model, tools)
     name, _, argument = config.agent.partition(":")
-    entry = registry.choose("mlgym_register_agents", name, "agent")
-    agent: Agent = entry.create(argument, AgentContext(task, config.size, config.seed, config.network, model))
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        from mlgym_core.agent.config import from_file
+
+        return from_file(Path(config.agent).expanduser(), context)
+    agent: Agent = registry.choose("mlgym_register_agents", name, "agent").create(argument, context)
     return agent
 
 

@@ -30,6 +30,7 @@ REASONS = (
     "steps",
     "cost",
     "tokens",
+    "calls",
     "time",
     "context",
     "format",

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgym_core import backends, data
-from mlgym_core.agent.base import Agent, Budget
+from mlgym_core.agent.base import Agent
+from mlgym_core.agent.budget import Budget
 from mlgym_core.episode import Episode
 from mlgym_core.errors import (
     InfrastructureError,
@@ -55,8 +56,9 @@ def run(config: RunConfig, on_event: Listener | None = None, registry: Registry 
     with plan.open_record(on_event) as record:
         execution = _Execution(plan, record)
         with execution.episode() as episode:
-            episode.reset()
-            execution.work(plan.agent, episode)
+            if not execution.over():
+                episode.reset()
+                execution.work(plan.agent, episode)
         return execution.result
 
 
@@ -83,11 +85,12 @@ class _Execution:
     def __init__(self, plan: Plan, record: RunRecord) -> None:
         self._plan = plan
         self._record = record
-        self._budget = Budget(plan.task.limits)
+        self._budget = Budget(plan.task.limits, plan.config.total)
         self._images: dict[str, PreparedImage] = {}
         self._reason: str | None = None
         self._message = ""
         self._worked: float | None = None
+        self._skipped = False
         self.result: RunResult
 
     @contextmanager
@@ -101,9 +104,9 @@ class _Execution:
         status = "infra_error"
         try:
             yield episode
-            if plan.agent is not None:
+            if plan.agent is not None and not self._skipped:
                 episode.finish(self._reason or "stopped")
-            status = episode.outcome
+            status = "not_started" if self._skipped else episode.outcome
             if status == "grader_error" and episode.submitted is not None:
                 self._message = episode.submitted.grades["test"].message
         except InfrastructureError as error:
@@ -120,8 +123,19 @@ class _Execution:
             self._close(episode)
             self._write(episode, status)
 
+    def over(self) -> bool:
+        """Whether what the runs may use together is used up before this one has begun; it is not started then."""
+        total = self._plan.config.total
+        reason = total.exhausted() if total is not None else None
+        if reason:
+            self._skipped, self._reason = True, reason
+            self._message = f"the total limit on {reason} was reached before this run began"
+        return self._skipped
+
     def work(self, agent: Agent, episode: Episode) -> None:
         """Let the agent work. Whatever it raises ends its work, not the run: what it has done is graded."""
+        if self.over():
+            return
         try:
             reason = agent.run(episode, self._budget)
             self._reason = reason if reason in REASONS else "stopped"
@@ -136,6 +150,8 @@ class _Execution:
             self._record.event("agent_failed", traceback=traceback.format_exc())
         finally:
             self._worked = episode.seconds
+        if episode.steps == 0 and self._budget.calls == 0:
+            self.over()
 
     def _close(self, episode: Episode) -> None:
         """A sandbox that cannot be removed now is removed by the next run; the result stands."""
@@ -174,8 +190,15 @@ class _Execution:
             "baseline": baseline_of(plan.task, plan.config.size),
             "improvement": improvement(plan.task, plan.config.size, found["test"].get(plan.task.primary.name)),
             "cost": {"usd": round(budget.cost_usd, 6), "known": budget.cost_known},
-            "tokens": {"prompt": budget.prompt_tokens, "completion": budget.completion_tokens},
+            "tokens": {
+                "prompt": budget.prompt_tokens,
+                "completion": budget.completion_tokens,
+                "cached": budget.cached_tokens,
+                "reasoning": budget.reasoning_tokens,
+            },
+            "model_calls": budget.calls,
             "wall_s": round(worked, 3),
+            "waited_s": round(episode.seconds - episode.working_seconds, 3),
             "final_grading_s": round(seconds - worked, 3),
         }
         self._record.event("end", status=status, reason=reason, message=self._message)

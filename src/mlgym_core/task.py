@@ -60,7 +60,9 @@ class Limits:
         steps: actions of the agent.
         cost_usd: price of the model calls, in US dollars.
         tokens: prompt and completion tokens of all model calls.
+        model_calls: requests to the model, failed ones included.
         wall_seconds: seconds from the first step on.
+        working_seconds: the same without the time spent waiting for the model.
         action_seconds: longest single shell action.
         validations: accepted ``validate`` calls.
         grading_seconds: longest single grading.
@@ -69,7 +71,9 @@ class Limits:
     steps: int = 50
     cost_usd: float | None = 4.0
     tokens: int | None = None
+    model_calls: int | None = None
     wall_seconds: float | None = None
+    working_seconds: float | None = None
     action_seconds: float = 1800.0
     validations: int = 50
     grading_seconds: float = 600.0

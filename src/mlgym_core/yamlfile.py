@@ -119,8 +119,14 @@ def _converter() -> Converter:
             raise ValueError(f"{value!r} is no {kind.__name__.lower()}; choose from {', '.join(kind)}")
         return kind(value)
 
+    def structure_bool(value: Any, _: type) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"expected true or false, got {value!r}")
+        return value
+
     strict(str, (str,))
     converter.register_structure_hook(enum.StrEnum, structure_enum)
+    converter.register_structure_hook(bool, structure_bool)
     strict(int, (int,))
     strict(float, (int, float))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from mlgym_core.agent.base import Budget
-from mlgym_core.agent.parsing import MalformedReplyError, fenced_action, tool_actions
-from mlgym_core.agent.prompts import render, task_prompt
-from mlgym_core.episode import Action, Episode
+from mlgym_core.agent.budget import Budget
+from mlgym_core.agent.config import AgentConfig, Demonstration
+from mlgym_core.agent.formats import Actions, MalformedReplyError, choose
+from mlgym_core.agent.history import Conversation
+from mlgym_core.agent.prompts import step_values, system_values, task_values
+from mlgym_core.episode import Action, Episode, StepResult
 from mlgym_core.models.base import (
     BudgetExhaustedError,
     ContextOverflowError,
@@ -20,24 +23,32 @@ from mlgym_core.models.base import (
 )
 from mlgym_core.tools.base import Tool
 
-FORMAT_RETRIES = 3
+_HINT_AFTER = 3  #: equal failures in a row before the agent is told
+_NEVER = 2**31
 
 
 class ReactAgent:
-    """The default agent.
+    """The agent that is shipped. Everything in its configuration is read and checked here, before the run starts.
 
     Args:
         name: as recorded.
         model: asked once a step.
-        native_tools: offer the tools as tool calls; otherwise one fenced command a reply.
-        format_retries: malformed replies in a row that are answered with a corrective message.
+        config: prompts, format, tools, history.
+        registered: all tools there are.
+
+    Raises:
+        UsageError: the configuration names something that does not exist.
     """
 
-    def __init__(self, name: str, model: Model, native_tools: bool, format_retries: int = FORMAT_RETRIES) -> None:
+    def __init__(self, name: str, model: Model, config: AgentConfig, registered: Sequence[Tool]) -> None:
         self.name = name
+        self.settings = config.recorded()
         self._model = model
-        self._native = native_tools
-        self._retries = format_retries
+        self._config = config
+        self._format = choose(config.format)
+        self._templates = config.templates()
+        self._tools = config.offered(registered)
+        self._examples = config.examples(self._tools)
 
     def run(self, episode: Episode, budget: Budget) -> str:
         """Loop until the episode is done, a limit is reached or the model's replies stay malformed.
@@ -45,11 +56,10 @@ class ReactAgent:
         Raises:
             ModelError: the model service failed for good.
         """
-        system = "system_tools" if self._native else "system_text"
         if isinstance(self._model, Metered):
             self._model.attach(_RunMeter(episode, budget))
-        talk = _Conversation(episode)
-        talk.add(Message("system", render(system, {}).strip()), Message("user", task_prompt(episode)))
+        talk = self._opening(episode)
+        repeats = _Repeats(self._config.repeats)
         malformed = 0
         while True:
             reason = _limit(episode, budget)
@@ -64,58 +74,132 @@ class ReactAgent:
             except ModelStopped as stopped:
                 episode.log("notice", text=str(stopped))
                 return "stopped"
-            talk.messages.append(Message("assistant", reply.text, reply.tool_calls))
             try:
-                actions = self._parse(reply, episode.tools)
+                actions = self._format.parse(reply, self._tools)
             except MalformedReplyError as error:
                 malformed += 1
                 episode.log("malformed_reply", attempt=malformed, message=str(error))
-                if malformed > self._retries:
+                if malformed > self._config.format_retries:
                     return "format"
-                talk.add(*self._correction(reply, str(error)))
+                talk.observe(*self._correction(reply, str(error), self._config.format_retries - malformed))
                 continue
             malformed = 0
-            reason = self._act(actions, episode, budget, talk)
+            reason = self._act(actions, episode, talk, repeats)
             if reason:
                 return reason
 
-    def _ask(self, talk: _Conversation, episode: Episode, budget: Budget) -> Reply:
-        tools = episode.tools if self._native else ()
-        episode.log("model_request", messages=len(talk.messages), tools=[tool.name for tool in tools])
-        reply = self._model.complete(talk.messages, tools)
-        budget.charge(reply.usage)
-        episode.log("model_reply", reply=reply, cost_usd=budget.cost_usd, tokens=budget.tokens)
-        return reply
+    def _opening(self, episode: Episode) -> Conversation:
+        talk = Conversation(episode.log, self._config.history)
+        if self._format.native:
+            schemas = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in self._tools]
+            episode.log("tools", tools=schemas)
+        system = self._templates["system"].substitute(
+            system_values(self._format.name, self._format.native, self._tools)
+        )
+        talk.fix(Message("system", system.strip()))
+        for number, example in enumerate(self._examples):
+            talk.fix(*self._demonstration(number, example))
+        task = self._templates["task"].substitute(task_values(episode, self._config.hardware))
+        talk.fix(Message("user", task.strip()))
+        return talk
 
-    def _parse(self, reply: Reply, tools: Sequence[Tool]) -> list[tuple[str | None, Action]]:
-        if self._native:
-            return list(tool_actions(reply, tools))
-        return [(None, fenced_action(reply))]
+    def _demonstration(self, number: int, example: Demonstration) -> list[Message]:
+        messages = [Message("user", self._templates["demonstration"].substitute(title=example.title).strip())]
+        for at, step in enumerate(example.steps, 1):
+            call_id = f"example-{number}-{at}"
+            messages.append(self._format.render(step.thought, Action(step.tool, step.arguments), call_id))
+            messages.append(_answer(step.observation, call_id if self._format.native else None))
+        return messages
 
-    def _correction(self, reply: Reply, text: str) -> list[Message]:
-        """Every tool call must be answered, or providers refuse the conversation."""
-        if reply.tool_calls:
-            return [Message("tool", text, tool_call_id=call.id) for call in reply.tool_calls]
-        return [Message("user", text)]
+    def _ask(self, talk: Conversation, episode: Episode, budget: Budget) -> Reply:
+        """The next reply. A conversation that is too long is shortened and sent once more.
 
-    def _act(
-        self, actions: list[tuple[str | None, Action]], episode: Episode, budget: Budget, talk: _Conversation
-    ) -> str | None:
-        for call_id, action in actions:
+        Raises:
+            ContextOverflowError: it was too long even then.
+        """
+        try:
+            reply = self._complete(talk, episode)
+        except ContextOverflowError:
             reason = _limit(episode, budget)
             if reason:
-                return reason
+                raise BudgetExhaustedError(reason) from None
+            talk.trim()
+            reply = self._complete(talk, episode)
+        budget.charge(reply.usage)
+        number = talk.reply(reply)
+        episode.log("model_reply", message=number, reply=reply, cost_usd=budget.cost_usd, tokens=budget.tokens)
+        return reply
+
+    def _complete(self, talk: Conversation, episode: Episode) -> Reply:
+        offered = self._tools if self._format.native else ()
+        messages = talk.request([tool.name for tool in offered])
+        asked = time.monotonic()
+        try:
+            return self._model.complete(messages, offered)
+        finally:
+            episode.waited(time.monotonic() - asked)
+
+    def _correction(self, reply: Reply, problem: str, left: int) -> list[Message]:
+        """Every tool call must be answered, or providers refuse the conversation."""
+        text = self._templates["malformed"].substitute(problem=problem, retries_left=left).strip()
+        ids: list[str | None] = [call.id for call in reply.tool_calls]
+        return [_answer(text, call_id) for call_id in ids or [None]]
+
+    def _act(self, actions: Actions, episode: Episode, talk: Conversation, repeats: _Repeats) -> str | None:
+        """Carry out what a reply asks for, which has been paid for whatever the budget says now."""
+        for call_id, action in actions:
+            if episode.out_of_time:
+                return "time"
             result = episode.step(action)
             if result.done:
                 return result.reason
-            text = f"{result.observation}\n[step {result.step} of {episode.limits.steps}]"
-            talk.add(Message("user", text) if call_id is None else Message("tool", text, tool_call_id=call_id))
+            count = repeats.count(action, result)
+            if count >= repeats.most:
+                episode.log("notice", text=f"the same action has failed in the same way {count} times in a row")
+                return "format"
+            text = self._templates["step"].substitute(step_values(result, episode.limits.steps)).rstrip()
+            if count >= _HINT_AFTER:
+                left = repeats.most - count
+                text += (
+                    f"\n[this action has now failed in the same way {count} times in a row; do something else: "
+                    f"after {left} more times the run ends]"
+                )
+            talk.observe(_answer(text, call_id))
         return None
+
+
+def _answer(text: str, call_id: str | None) -> Message:
+    return Message("user", text) if call_id is None else Message("tool", text, tool_call_id=call_id)
 
 
 def _limit(episode: Episode, budget: Budget) -> str | None:
     """The limit that has been reached, if any."""
     return budget.exhausted() or ("time" if episode.out_of_time else None)
+
+
+class _Repeats:
+    """Counts equal failures in a row: the same action with the same observation."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most or _NEVER
+        self._last: tuple[Action, str] | None = None
+        self._count = 0
+
+    def count(self, action: Action, result: StepResult) -> int:
+        """How often in a row this has failed by now; 0 when it did not fail."""
+        if not _failed(result):
+            self._last, self._count = None, 0
+            return 0
+        now = (action, result.observation)
+        self._count = self._count + 1 if now == self._last else 1
+        self._last = now
+        return self._count
+
+
+def _failed(result: StepResult) -> bool:
+    info = result.info
+    outcome = info.get("outcome", "scored")
+    return bool(info.get("exit_code") or "error" in info or outcome != "scored" or info.get("status") == "timed_out")
 
 
 class _RunMeter:
@@ -127,7 +211,7 @@ class _RunMeter:
         self._budget = budget
 
     def seconds_left(self) -> float | None:
-        limit = self._episode.limits.wall_seconds
+        limit = self._episode.limits.wall_seconds  # the working time stands still meanwhile
         return None if limit is None else limit - self._episode.seconds
 
     def exhausted(self) -> str | None:
@@ -139,16 +223,3 @@ class _RunMeter:
 
     def notice(self, text: str) -> None:
         self._log("notice", text=text)
-
-
-class _Conversation:
-    """The messages so far; each is recorded once, when it is added (replies are recorded by ``model_reply``)."""
-
-    def __init__(self, episode: Episode) -> None:
-        self.messages: list[Message] = []
-        self._log = episode.log
-
-    def add(self, *messages: Message) -> None:
-        for message in messages:
-            self.messages.append(message)
-            self._log("message", role=message.role, content=message.content, tool_call_id=message.tool_call_id)

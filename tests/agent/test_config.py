@@ -1,0 +1,216 @@
+"""Configurations, templates and demonstrations: what is wrong with one is said before a run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import PluginFolder
+
+from mlgym_core import RunConfig, run
+from mlgym_core.agent.base import AgentContext
+from mlgym_core.agent.config import SHIPPED, AgentConfig, from_file, load, shipped
+from mlgym_core.agent.prompts import PLACEHOLDERS, read_template
+from mlgym_core.errors import UsageError
+from mlgym_core.models.scripted import ScriptedModel
+from mlgym_core.plugins import Registry
+from mlgym_core.record import read_events
+from mlgym_core.task import Task
+from mlgym_core.taskfile import load_task_folder
+from mlgym_core.tools.builtin import TOOLS
+
+SCRIPT = ["echo 1 > answer.csv", {"tool": "submit"}]
+
+
+@pytest.fixture
+def task(task_folder: Callable[..., Path]) -> Task:
+    return load_task_folder(task_folder())
+
+
+@pytest.fixture
+def play(task: Task, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    """Runs a script with a configuration (its text, or a name) and returns the events."""
+
+    def go(config: str, *files: tuple[str, str], script: Any = SCRIPT) -> list[dict[str, Any]]:
+        agent = config
+        if ":" in config:
+            agent = str(tmp_path / "mine.yaml")
+            Path(agent).write_text("schema: 1\n" + config)
+            for name, text in files:
+                (tmp_path / name).write_text(text)
+        result = run(RunConfig(task, model=ScriptedModel("s", script), agent=agent, backend="local", allow_unsafe=True))
+        return list(read_events(result.folder))
+
+    return go
+
+
+def shown(events: list[dict[str, Any]], role: str) -> list[str]:
+    return [event["content"] for event in events if event["kind"] == "message" and event["role"] == role]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_agent_does_a_task(play: Callable[..., list[dict[str, Any]]], name: str) -> None:
+    events = play(name)
+    assert events[-1]["status"] == "scored"
+    (system,) = shown(events, "system")
+    assert ("- bash" in system) == (name in ("text", "xml", "json"))
+
+
+def test_braces_and_dollars_in_a_description_are_just_text(play: Callable[..., list[dict[str, Any]]]) -> None:
+    assert "Do {this} and get $1." in shown(play("default"), "user")[0]
+
+
+def test_every_observation_carries_step_steps_left_open_file_and_directory(
+    play: Callable[..., list[dict[str, Any]]],
+) -> None:
+    events = play("default", script=["mkdir sub", *SCRIPT])
+    first = shown(events, "tool")[0]
+    assert "step 1 of 50, 49 left" in first
+    assert "open file: none" in first
+    assert "directory: " in first
+
+
+def test_templates_of_ones_own_stand_beside_the_configuration(play: Callable[..., list[dict[str, Any]]]) -> None:
+    events = play(
+        "system: sys.txt\ntask: t.txt\nstep: s.txt",
+        ("sys.txt", "You are $$5 cheap. $format"),
+        ("t.txt", "Do: $description"),
+        ("s.txt", "<$observation|$steps_left>"),
+    )
+    assert shown(events, "system")[0].startswith("You are $5 cheap.")
+    assert shown(events, "user") == ["Do: Do {this} and get $1."]
+    assert shown(events, "tool")[0] == "<[no output]|49>"
+
+
+@pytest.mark.parametrize("kind", PLACEHOLDERS)
+def test_an_unknown_placeholder_is_an_error_that_lists_the_known_ones(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "t.txt").write_text("Hello $nobody")
+    with pytest.raises(UsageError, match=r"unknown placeholder \$nobody.*\$" + PLACEHOLDERS[kind][0]):
+        read_template(kind, "t.txt", tmp_path)
+
+
+@pytest.mark.parametrize(("text", "message"), [("costs $ 5", "stands alone"), (None, "cannot be read")])
+def test_a_template_that_cannot_be_used_says_why(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "t.txt").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        read_template("task", "t.txt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("formt: tools", "did you mean 'format'"),
+        ("format: yaml", "choose from tools, fenced, xml, json"),
+        ("tools: bash", "expected a list"),
+        ("tools: [bash, teleport]", "'teleport' does not exist"),
+        ("history: [{keep: some}]", "choose from all"),
+        ("history: [{keep: token_window}]", "needs tokens"),
+        ("format_retries: -1", "at least 0"),
+        ("hardware: 1", "true or false"),
+        ("demonstrations: [absent.yaml]", "cannot be read"),
+        ("folder: /tmp", "unknown key 'folder'"),
+        ("system: absent.txt", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_a_configuration_is_named(tmp_path: Path, task: Task, text: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("schema: 1\n" + text)
+    context = AgentContext(task, "full", 0, "none", ScriptedModel("s", []), TOOLS)
+    with pytest.raises(UsageError, match=message):
+        from_file(path, context)
+
+
+def test_a_missing_configuration_is_named_and_nothing_is_created(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.yaml cannot be read"):
+        run(RunConfig(task, agent="./nowhere.yaml", backend="local"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_tools_that_are_offered_are_those_of_the_configuration(play: Callable[..., list[dict[str, Any]]]) -> None:
+    events = play("tools: [submit, bash, submit]")
+    (offered,) = (event for event in events if event["kind"] == "tools")
+    assert [tool["name"] for tool in offered["tools"]] == ["submit", "bash"]
+    assert offered["tools"][1]["parameters"]["required"] == ["command"]
+
+
+DEMONSTRATION = """
+schema: 1
+title: another task
+steps:
+  - {tool: bash, arguments: {command: ls}, observation: train.py, thought: I look around.}
+  - {tool: submit, arguments: {}, observation: Submitted.}
+"""
+
+
+@pytest.mark.parametrize("form", ["tools", "fenced", "xml", "json"])
+def test_a_demonstration_is_shown_in_the_agents_format(play: Callable[..., list[dict[str, Any]]], form: str) -> None:
+    events = play(f"format: {form}\ndemonstrations: [demo.yaml]", ("demo.yaml", DEMONSTRATION))
+    messages = [event for event in events if event["kind"] == "message"][1:7]
+    roles = ["user", "assistant", "tool" if form == "tools" else "user"]
+    assert [message["role"] for message in messages] == [*roles, *roles[1:], "user"]
+    assert "another task" in messages[0]["content"]
+    assert "train.py" in messages[2]["content"]
+    assert "# Task" in messages[5]["content"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tool: bash", "tool: teleport", "no tool 'teleport'"),
+        ("command: ls", "cmd: ls", "'command' is missing"),
+        ("title: another task", "", "missing key 'title'"),
+    ],
+)
+def test_a_demonstration_that_could_not_happen_is_refused(
+    play: Callable[..., list[dict[str, Any]]], old: str, new: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        play("demonstrations: [demo.yaml]", ("demo.yaml", DEMONSTRATION.replace(old, new)))
+
+
+def test_gpu_info_says_what_the_sandbox_has(play: Callable[..., list[dict[str, Any]]]) -> None:
+    prompt = shown(play("gpu-info"), "user")[0]
+    assert "2 CPU cores, 4096 MiB of memory" in prompt
+    assert "GPU" in prompt
+    assert "Your hardware" not in shown(play("default"), "user")[0]
+
+
+def test_a_plugin_offers_a_configuration(plugins_here: PluginFolder, task: Task) -> None:
+    plugins_here.add(
+        "plug_agents",
+        "from pathlib import Path\nfrom mlgym_core import hookimpl\nfrom mlgym_core.agent.config import entry\n\n"
+        "@hookimpl\ndef mlgym_register_agents():\n    return [entry(Path(__file__).parent / 'brief.yaml')]\n",
+        {"mlgym": {"agents": "plug_agents"}},
+    )
+    (plugins_here.folder / "plug_agents" / "brief.yaml").write_text("schema: 1\nhelp: few words\nformat: json\n")
+    registry = Registry()
+    entry = registry.choose("mlgym_register_agents", "brief", "agent")
+    assert entry.help == "few words"
+    config = RunConfig(task, model=ScriptedModel("s", SCRIPT), agent="brief", backend="local", allow_unsafe=True)
+    assert run(config, registry=registry).status == "scored"
+
+
+def test_the_manifest_holds_the_configuration_and_its_texts(task: Task) -> None:
+    import json
+
+    result = run(RunConfig(task, model=ScriptedModel("s", SCRIPT), backend="local", allow_unsafe=True))
+    settings = json.loads((result.folder / "run.json").read_text())["agent_settings"]
+    assert (settings["format"], settings["format_retries"]) == ("tools", 3)
+    assert settings["templates"]["step"].startswith("$observation")
+
+
+def test_shipped_configurations_differ_as_they_say() -> None:
+    assert {name: load(shipped(name)).format for name in SHIPPED} == {
+        "default": "tools",
+        "tools": "tools",
+        "gpu-info": "tools",
+        "text": "fenced",
+        "xml": "xml",
+        "json": "json",
+    }
+    assert load(shipped("gpu-info")).hardware
+    assert "all" in load(shipped("tools")).tools
+    assert AgentConfig().templates().keys() == PLACEHOLDERS.keys()
