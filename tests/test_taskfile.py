@@ -69,6 +69,7 @@ def test_a_task_loads_with_defaults(task_folder: Maker) -> None:
         (lambda t: t["submission"].update(kind="code"), "name the public file that runs it"),
         (lambda t: t["submission"].update(kind="code", player="absent.py"), "not among the public files"),
         (lambda t: t["baseline"].update(scores={"huge": {}}), "unknown size 'huge'"),
+        (lambda t: t["baseline"].update(commands={"huge": "true"}), "unknown size 'huge'"),
         (
             lambda t: t["baseline"].update(scores={"full": {"F1": {"value": 1.0, "source": "measured"}}}),
             "unknown metric 'F1'",

@@ -170,11 +170,17 @@ class Baseline:
 
     Attributes:
         command: shell command that turns a fresh workspace into a valid submission.
+        commands: size -> command, for sizes at which it is another one.
         scores: size -> metric -> known score.
     """
 
     command: str
+    commands: Mapping[str, str] = field(factory=dict)
     scores: Mapping[str, Mapping[str, BaselineScore]] = field(factory=dict)
+
+    def command_for(self, size: str) -> str:
+        """The command at this size."""
+        return self.commands.get(size, self.command)
 
 
 @frozen

@@ -128,6 +128,9 @@ def numbers_problem(section: Limits | Resources) -> str | None:
 
 def _baseline_problem(task: Task) -> str | None:
     known = {metric.name for metric in task.metrics}
+    for size in task.baseline.commands:
+        if size not in task.sizes:
+            return f"baseline.commands: unknown size {size!r}; sizes: {', '.join(task.sizes)}"
     for size, scores in task.baseline.scores.items():
         if size not in task.sizes:
             return f"baseline.scores: unknown size {size!r}; sizes: {', '.join(task.sizes)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from mlgym_core.errors import UsageError
@@ -36,6 +37,13 @@ def test_a_script_answers_with_tool_calls_also_where_no_tools_are_offered() -> N
     model = ScriptedModel("s", ["ls", {"tool": "submit"}])
     calls = [call for _ in range(2) for call in model.complete([], ()).tool_calls]
     assert [(c.name, c.arguments) for c in calls] == [("bash", {"command": "ls"}), ("submit", {})]
+
+
+def test_the_baseline_of_a_size_may_be_another_command(context: ModelContext) -> None:
+    task = attrs.evolve(context.task, baseline=attrs.evolve(context.task.baseline, commands={"tiny": "echo 2"}))
+    for size, command in (("tiny", "echo 2"), ("full", context.task.baseline.command)):
+        reply = baseline("", ModelContext(task, size, 0)).complete([], ())
+        assert reply.tool_calls[0].arguments == {"command": command}
 
 
 @pytest.mark.parametrize(

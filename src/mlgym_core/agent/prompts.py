@@ -111,7 +111,7 @@ def step_values(result: StepResult, steps: int) -> dict[str, object]:
 
 def _baseline(task: Task, size: str) -> str:
     score = task.baseline_score(size, task.primary.name)
-    command = f"The shipped baseline runs with: {task.baseline.command}"
+    command = f"The shipped baseline runs with: {task.baseline.command_for(size)}"
     better = "higher" if task.primary.direction == "up" else "lower"
     known = f" It scores {score.value:g}." if score else ""
     return f"{command}\nYou are scored by {task.primary.name} ({better} is better).{known}"

@@ -233,7 +233,7 @@ class Bench:
         if result.status != "scored":
             reason = result.document["message"] or said
             raise BrokenError(
-                f"the baseline ({self.task.baseline.command}) ended as {result.status}: {reason}; "
+                f"the baseline ({self.task.baseline.command_for(self.size)}) ended as {result.status}: {reason}; "
                 "make it write a valid submission in a fresh workspace"
             )
         grades: dict[Split, Grade] = {}

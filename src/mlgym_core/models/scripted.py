@@ -52,7 +52,8 @@ def baseline(argument: str, context: ModelContext) -> ScriptedModel:
     """The shipped baseline: run it, validate, submit."""
     if argument:
         raise UsageError(f"the model 'baseline' takes no argument, got {argument!r}; use --model baseline")
-    return ScriptedModel("baseline", [context.task.baseline.command, {"tool": "validate"}, {"tool": "submit"}])
+    command = context.task.baseline.command_for(context.size)
+    return ScriptedModel("baseline", [command, {"tool": "validate"}, {"tool": "submit"}])
 
 
 def scripted(argument: str, context: ModelContext) -> ScriptedModel:

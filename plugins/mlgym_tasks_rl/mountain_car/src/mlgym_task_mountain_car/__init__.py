@@ -1,0 +1,14 @@
+"""Policies for the continuous mountain car."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlgym_core import Task, hookimpl
+from mlgym_core.taskfile import load_task_folder
+
+
+@hookimpl
+def mlgym_register_tasks() -> list[Task]:
+    """The task in this package's folder."""
+    return [load_task_folder(Path(__file__).parent)]
