@@ -2,8 +2,8 @@
 
 Seconds are of the wall clock from the call of ``Grader.grade`` to its return, the start and end of all boxes included.
 Games are graded with their baselines; the target is 2 s for each on 2 cores. house-price is graded with its sample
-submission where ``MLGYM_HOUSE_PRICES`` names the folder of the real ``train.csv``; its target is 1 s beyond the start
-of a box, which the same run measures.
+submission where ``MLGYM_TEST_HOUSE_PRICES`` names the folder of the real ``train.csv``; its target is 1 s beyond the
+start of a box, which the same run measures.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def games(backend: Backend, options: argparse.Namespace) -> None:
 
 
 def house_price(backend: Backend, options: argparse.Namespace) -> None:
-    folder = os.environ.get("MLGYM_HOUSE_PRICES")
+    folder = os.environ.get("MLGYM_TEST_HOUSE_PRICES")
     if not folder:
-        print("house-price: skipped, MLGYM_HOUSE_PRICES does not name the folder of the real train.csv")
+        print("house-price: skipped, MLGYM_TEST_HOUSE_PRICES does not name the folder of the real train.csv")
         return
     task = load_task("house-price")
     prepared = data.prepare(task, f"local:{folder}", options.size, 0)

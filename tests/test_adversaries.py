@@ -1,4 +1,4 @@
-"""Scripted adversaries: none scores above its honest submission, none finds a canary (cases 3, 10; design section 5).
+"""Scripted adversaries: none scores above its honest submission, none finds a canary.
 
 Every run here shares one grading secret, so that the same moves score exactly the same.
 """
@@ -302,7 +302,7 @@ echo searched
 def test_a_canary_in_grader_data_and_answers_is_found_nowhere(
     play: Callable[..., RunResult], game: Task, task_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLGYM_CANARY", CANARY)
+    monkeypatch.setenv("MLGYM_TEST_CANARY", CANARY)
     grade = f"import mlgym_peer as peer\npeer.scored({{'Score': 1.0}}, details={{'c': '{CANARY}'}})\n"
     folder = task_folder(grade=grade)
     (folder / "private" / f"answers-{CANARY}.csv").write_text(f"id,label\n1,{CANARY}\n")

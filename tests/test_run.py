@@ -188,7 +188,7 @@ def test_validating_on_test_reproduces_the_published_protocol_and_says_so(play: 
     assert "test score: Score 5" in step["observation"]
 
 
-# --- graders that misbehave (case 12) --------------------------------------------------------------------------------
+# --- graders that misbehave --------------------------------------------------------------------------------
 
 BAD_GRADERS = {
     "prints a score": "print('score: 0.99', flush=True)\n",

@@ -36,7 +36,9 @@ def mlgym_register_models() -> Iterable[ModelEntry]:
         ModelEntry("scripted", _scripted, "scripted:<file> plays a list of actions", remote=False),
         ModelEntry("litellm", _litellm, "litellm:<provider/model> asks a model service (extra: litellm)", remote=True),
         ModelEntry("replay", _replay, "replay:<run> plays the replies of an earlier run", remote=True),
-        ModelEntry("human", _human, "a person at the terminal; human:thoughts asks for a thought too", remote=False),
+        ModelEntry(
+            "human", _human, "a person at the terminal; human:thoughts asks why too", remote=False, interactive=True
+        ),
     ]
 
 

@@ -54,12 +54,14 @@ class ModelEntry:
         help: one line for people.
         remote: the model's output is not chosen by the person who starts the run; such a model is let
             into an unsealed backend only with ``--allow-unsafe``.
+        interactive: it uses the terminal itself, so progress is not shown there.
     """
 
     name: str
     create: Callable[[str, ModelContext], Model]
     help: str = ""
     remote: bool = True
+    interactive: bool = False
 
 
 @frozen

@@ -20,7 +20,7 @@ from mlgym_core.models.base import Model, ModelContext, ModelSettings
 from mlgym_core.plugins import Registry, load_task
 from mlgym_core.record import Listener, Redactor, RunRecord, new_run_id
 from mlgym_core.sandbox.base import Backend, BoxSpec, Mount, Network, PreparedImage, Role, Sandbox
-from mlgym_core.settings import RUNS
+from mlgym_core.settings import runs_folder
 from mlgym_core.task import DEFAULT_SIZE, SPLITS, Capability, Limits, Split, Task
 from mlgym_core.taskfile import numbers_problem
 from mlgym_core.tools.base import Tool
@@ -243,8 +243,9 @@ def make_plan(config: RunConfig, registry: Registry, on_event: Listener | None, 
 
     task = find_task(config.task, config.size)
     task = attrs.evolve(task, limits=_limits(task, config.limits))
-    model, remote = _model(config, registry, task) if with_agent else (None, True)
-    agent = _agent(config, registry, task, model) if with_agent else None
+    tools = tuple(registry.collect("mlgym_register_tools"))
+    model, remote = _model(config, registry, task, tools) if with_agent else (None, True)
+    agent = _agent(config, registry, task, model, tools) if with_agent else None
     choice = backends.choose(registry, config.backend)
     missing = backends.missing(task, config.network, choice.backend)
     if remote and Capability.ISOLATION not in choice.backend.capabilities() and not config.allow_unsafe:
@@ -263,7 +264,7 @@ def make_plan(config: RunConfig, registry: Registry, on_event: Listener | None, 
         run_id=new_run_id(task.id),
         secret=config.secret or secrets.token_bytes(SECRET_BYTES),
         prepared=data.prepare(task, config.source, config.size, config.seed, progress),
-        tools=tuple(registry.collect("mlgym_register_tools")),
+        tools=tools,
         model=model,
         agent=agent,
     )
@@ -281,26 +282,19 @@ def find_task(task: str | Task, size: str) -> Task:
     return found
 
 
-def runs_folder(out: Path | None = None) -> Path:
-    """Where runs are kept: ``out``, else ``MLGYM_RUNS``, else ``runs`` in the current folder."""
-    return out or RUNS.value() or Path("runs")
-
-
-def _model(config: RunConfig, registry: Registry, task: Task) -> tuple[Model, bool]:
+def _model(config: RunConfig, registry: Registry, task: Task, tools: tuple[Tool, ...]) -> tuple[Model, bool]:
     """The model, and whether what it answers is not chosen by the person who starts the run."""
     if not isinstance(config.model, str):
         return config.model, bool(getattr(config.model, "remote", True))
     name, _, argument = config.model.partition(":")
     entry = registry.choose("mlgym_register_models", name, "model")
-    tools = tuple(registry.collect("mlgym_register_tools"))
     context = ModelContext(task, config.size, config.seed, task.limits, config.settings, tools)
     return entry.create(argument, context), entry.remote
 
 
-def _agent(config: RunConfig, registry: Registry, task: Task, model: Model | None) -> Agent:
+def _agent(config: RunConfig, registry: Registry, task: Task, model: Model | None, tools: tuple[Tool, ...]) -> Agent:
     if not isinstance(config.agent, str):
         return config.agent
-    tools = tuple(registry.collect("mlgym_register_tools"))
     context = AgentContext(task, config.size, config.seed, config.network, model, tools)
     name, _, argument = config.agent.partition(":")
     if "/" in name or name.endswith((".yaml", ".yml")):

@@ -56,7 +56,7 @@ def run(config: RunConfig, on_event: Listener | None = None, registry: Registry 
     with plan.open_record(on_event) as record:
         execution = _Execution(plan, record)
         with execution.episode() as episode:
-            if not execution.over():
+            if not execution.used_up():
                 episode.reset()
                 execution.work(plan.agent, episode)
         return execution.result
@@ -123,22 +123,24 @@ class _Execution:
             self._close(episode)
             self._write(episode, status)
 
-    def over(self) -> bool:
-        """Whether what the runs may use together is used up before this one has begun; it is not started then."""
+    def used_up(self) -> bool:
+        """Whether what the runs may use together is used up; this one counts as not started then."""
         total = self._plan.config.total
         reason = total.exhausted() if total is not None else None
         if reason:
             self._skipped, self._reason = True, reason
-            self._message = f"the total limit on {reason} was reached before this run began"
+            self._message = f"the total limit on {reason} was reached before this run's first model call"
         return self._skipped
 
     def work(self, agent: Agent, episode: Episode) -> None:
         """Let the agent work. Whatever it raises ends its work, not the run: what it has done is graded."""
-        if self.over():
+        if self.used_up():
             return
         try:
             reason = agent.run(episode, self._budget)
             self._reason = reason if reason in REASONS else "stopped"
+            if reason in ("cost", "tokens", "calls") and episode.steps == self._budget.calls == 0:
+                self.used_up()
         except ModelError as error:
             self._reason, self._message = "model_error", str(error)
         except SandboxLostError as error:
@@ -150,8 +152,6 @@ class _Execution:
             self._record.event("agent_failed", traceback=traceback.format_exc())
         finally:
             self._worked = episode.seconds
-        if episode.steps == 0 and self._budget.calls == 0:
-            self.over()
 
     def _close(self, episode: Episode) -> None:
         """A sandbox that cannot be removed now is removed by the next run; the result stands."""

@@ -128,10 +128,7 @@ SETTINGS = (
     *(STRICT_PLUGINS, PLUGIN_DEADLINE, DOCKER_HOST, CA_BUNDLE),
 )
 # Of tests and of the processes in a sandbox: no settings, but nobody's typing mistakes either.
-OTHERS = (
-    *("MLGYM_CI", "MLGYM_BOX", "MLGYM_TOOLS_STATE", "MLGYM_WINDOW"),
-    *("MLGYM_HOUSE_PRICES", "MLGYM_SHARED", "MLGYM_CANARY"),
-)
+OTHERS = ("MLGYM_CI", "MLGYM_BOX", "MLGYM_TOOLS_STATE", "MLGYM_WINDOW")
 TESTS = "MLGYM_TEST"
 
 
@@ -173,3 +170,8 @@ def unknown() -> list[str]:
             hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/settings.md"
             found.append(f"the variable {name} means nothing to mlgym; {hint}")
     return found
+
+
+def runs_folder(out: Path | None = None) -> Path:
+    """Where runs are kept: ``out``, else ``MLGYM_RUNS``, else ``runs`` in the current folder."""
+    return out or RUNS.value() or Path("runs")

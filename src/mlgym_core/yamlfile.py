@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def load(path: Path, kind: type[T], error: type[UsageError], hidden: frozenset[str] = frozenset()) -> T:
-    """Read ``path``, which must say ``schema: 1``, into ``kind``.
+    """Read ``path``, which must say ``schema: 1``, and return it as a ``kind``.
 
     Args:
         path: of the file.

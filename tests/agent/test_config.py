@@ -105,7 +105,7 @@ def test_a_template_that_cannot_be_used_says_why(tmp_path: Path, text: str | Non
         ("formt: tools", "did you mean 'format'"),
         ("format: yaml", "choose from tools, fenced, xml, json"),
         ("tools: bash", "expected a list"),
-        ("tools: [bash, teleport]", "'teleport' does not exist"),
+        ("tools: [bash, teleport]", "names a tool 'teleport'"),
         ("history: [{keep: some}]", "choose from all"),
         ("history: [{keep: token_window}]", "needs tokens"),
         ("format_retries: -1", "at least 0"),
@@ -113,6 +113,7 @@ def test_a_template_that_cannot_be_used_says_why(tmp_path: Path, text: str | Non
         ("demonstrations: [absent.yaml]", "cannot be read"),
         ("folder: /tmp", "unknown key 'folder'"),
         ("system: absent.txt", "cannot be read"),
+        ("system: systm", "no shipped prompt template 'systm'; there are: system"),
     ],
 )
 def test_a_mistake_in_a_configuration_is_named(tmp_path: Path, task: Task, text: str, message: str) -> None:
@@ -121,6 +122,14 @@ def test_a_mistake_in_a_configuration_is_named(tmp_path: Path, task: Task, text:
     context = AgentContext(task, "full", 0, "none", ScriptedModel("s", []), TOOLS)
     with pytest.raises(UsageError, match=message):
         from_file(path, context)
+
+
+def test_a_configuration_made_in_python_is_checked_too() -> None:
+    odd: Any = "yaml"
+    with pytest.raises(ValueError, match="tools, fenced, xml, json"):
+        AgentConfig(format=odd)
+    with pytest.raises(ValueError, match="repeats must be at least 0"):
+        AgentConfig(repeats=-1)
 
 
 def test_a_missing_configuration_is_named_and_nothing_is_created(task: Task, tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgym_core.agent.formats import FORMATS, Fenced, Json, MalformedReplyError, NativeCalls, Xml, choose
+from mlgym_core.agent.formats import FORMATS, Fenced, Json, MalformedReplyError, NativeCalls, Xml
 from mlgym_core.episode import Action
-from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Reply, ToolCall
 from mlgym_core.tools.base import Tool, ToolArgumentError, ToolOutput
 from mlgym_core.tools.builtin import BASH, SUBMIT, VALIDATE
@@ -190,11 +189,6 @@ def test_tool_calls_become_actions_in_order_in_every_format() -> None:
 def test_malformed_tool_calls_say_what_was_wrong(calls: tuple[ToolCall, ...], message: str) -> None:
     with pytest.raises(MalformedReplyError, match=message):
         NativeCalls().parse(Reply("", calls), TOOLS)
-
-
-def test_an_unknown_format_is_refused_with_the_choices() -> None:
-    with pytest.raises(UsageError, match="tools, fenced, xml, json"):
-        choose("yaml")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgym_core.agent.history import Conversation, Entry, HistoryRule, character_window, check, last_observations
-from mlgym_core.errors import UsageError
+from mlgym_core.agent.history import Conversation, Entry, HistoryRule, character_window, last_observations
 from mlgym_core.models.base import Message, Reply, ToolCall, Usage
 
 
@@ -140,17 +139,18 @@ def test_a_request_can_be_rebuilt_from_the_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "message"),
+    ("keep", "numbers", "message"),
     [
-        (HistoryRule("last_observations"), "needs count"),
-        (HistoryRule("last_observations", count=0), "needs count"),
-        (HistoryRule("token_window", count=3, tokens=5), "takes no count"),
-        (HistoryRule("all", tokens=5), "takes no tokens"),
+        ("last_observations", {}, "needs count"),
+        ("last_observations", {"count": -1}, "needs count"),
+        ("token_window", {"count": 3, "tokens": 5}, "takes no count"),
+        ("all", {"tokens": 5}, "takes no tokens"),
+        ("some", {}, "must be one of all"),
     ],
 )
-def test_rules_that_make_no_sense_are_refused(rule: HistoryRule, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        check([rule])
+def test_rules_that_make_no_sense_are_refused(keep: Any, numbers: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HistoryRule(keep, **numbers)
 
 
 def test_leaving_out_observations_twice_changes_nothing_more() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mlgym_core import RunConfig, run
-from mlgym_core.agent.budget import TotalBudget
+from mlgym_core import Episode, RunConfig, run
+from mlgym_core.agent.budget import Budget, TotalBudget
 from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
 from mlgym_core.record import read_events
 from mlgym_core.result import RunResult
@@ -173,8 +173,22 @@ def test_an_action_may_choose_its_own_deadline_within_the_tasks(play: Callable[.
     assert all("time limit" in message.content for message in model.seen[1][-2:])
 
 
+def test_an_agent_that_fails_while_others_use_up_the_total_has_failed(task: Task) -> None:
+    total = TotalBudget(cost_usd=1.0)
+
+    class Failing:
+        name = "failing"
+
+        def run(self, episode: Episode, budget: Budget) -> str:
+            total.charge(DOLLAR)  # another run, meanwhile
+            raise RuntimeError("bug")
+
+    config = RunConfig(task, agent=Failing(), backend="local", total=total, allow_unsafe=True)
+    assert run(config).document["reason"] == "model_error"
+
+
 def test_every_charge_counts_towards_the_total_and_the_rest_is_not_started(task: Task) -> None:
-    """Case 15: run cap 3, total cap 10, 8 workers, 20 runs; every second reply is malformed, and all are charged."""
+    """Run cap 3, total cap 10, 8 workers, 20 runs; every second reply is malformed, and all are charged."""
     total = TotalBudget(cost_usd=10.0)
 
     class Paid:

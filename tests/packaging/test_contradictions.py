@@ -1,4 +1,4 @@
-"""Two tasks that cannot share an environment run side by side, each in its own (case 19)."""
+"""Two tasks that cannot share an environment run side by side, each in its own."""
 
 from __future__ import annotations
 

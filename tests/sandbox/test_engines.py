@@ -1,4 +1,4 @@
-"""Which engine is taken, in which order, and what is said when there is none (case 8). No engine needed."""
+"""Which engine is taken, in which order, and what is said when there is none. No engine needed."""
 
 from __future__ import annotations
 

@@ -98,9 +98,9 @@ def test_the_text_comes_on_standard_input(box: Toolbox) -> None:
     box.run("open", "a")
     code, output = box.run("edit", "2:3", text="two\n  three\n")
     assert (code, shown(output)) == (0, {1: "1", 2: "two", 3: "  three", 4: "4"})
-    assert box.run("insert", "0", text="top\nend_of_insert\n")[0] == 0
+    assert box.run("insert", "0", text="top\n")[0] == 0
     assert box.run("insert", "5", text="bottom")[0] == 0
-    assert box.run("edit", "2:2", text="one\nend_of_edit\n")[0] == 0
+    assert box.run("edit", "2:2", text="one\n")[0] == 0
     assert path.read_text() == "top\none\ntwo\n  three\n4\nbottom\n"
 
 

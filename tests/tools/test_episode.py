@@ -1,4 +1,4 @@
-"""The tools in a real sandbox: as tool calls, inside bash, and as requests to validate and submit (case 3)."""
+"""The tools in a real sandbox: as tool calls, inside bash, and as requests to validate and submit."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tools.toolbox import Toolbox, shown
 
 from mlgym_core.tools.builtin import with_input
 
-SHARED = Path(os.environ.get("MLGYM_SHARED", Path(__file__).parents[3] / "shared"))
+SHARED = Path(os.environ.get("MLGYM_TEST_SHARED", Path(__file__).parents[3] / "shared"))
 HOME = "/home/agent/workspace"
 HEADER = re.compile(rf"\[File: {HOME}/(?P<path>.*) \((?P<total>\d+) lines total\)\]")
 
@@ -119,7 +119,7 @@ class Replay:
 def test_published_edits_work_here(box: Toolbox, tmp_path: Path) -> None:
     files = sorted((SHARED / "published" / "trajectories").glob("*/*.traj"))
     if not files:
-        pytest.skip(f"no published trajectories in {SHARED}; set MLGYM_SHARED")
+        pytest.skip(f"no published trajectories in {SHARED}; set MLGYM_TEST_SHARED")
     box.env["MLGYM_WINDOW"] = "1000"  # theirs held each file whole
     counted: Counter[str] = Counter()
     differences: list[tuple[str, Any]] = []

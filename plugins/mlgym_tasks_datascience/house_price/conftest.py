@@ -15,7 +15,7 @@ from mlgym_core.task import Task
 from mlgym_core.taskfile import load_task_folder
 
 HERE = Path(__file__).parent
-REAL = os.environ.get("MLGYM_HOUSE_PRICES")
+REAL = os.environ.get("MLGYM_TEST_HOUSE_PRICES")
 SCHEMA = HERE / "tests" / "columns.csv"
 
 
@@ -46,7 +46,7 @@ def task() -> Task:
 
 @pytest.fixture(scope="session")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kaggle's train.csv from the folder ``MLGYM_HOUSE_PRICES``, else a generated one."""
+    """Kaggle's train.csv from the folder ``MLGYM_TEST_HOUSE_PRICES``, else a generated one."""
     if REAL:
         return Path(REAL) / "train.csv"
     path = tmp_path_factory.mktemp("source") / "train.csv"

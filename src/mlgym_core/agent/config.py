@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import as_file, files
 from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
 import attrs
-import yaml
 from attrs import field, frozen
 
 from mlgym_core import yamlfile
 from mlgym_core.agent.base import Agent, AgentContext
-from mlgym_core.agent.history import HistoryRule, check
+from mlgym_core.agent.formats import FORMATS
+from mlgym_core.agent.history import HistoryRule
 from mlgym_core.agent.prompts import PLACEHOLDERS, read_template
 from mlgym_core.errors import UsageError
 from mlgym_core.hookspecs import AgentEntry
@@ -27,8 +26,8 @@ _HOST_FIELDS = frozenset({"folder"})
 
 
 @frozen
-class Shown:
-    """One step of a demonstration."""
+class DemonstrationStep:
+    """One step of a demonstration: a call of a tool, why, and what came of it."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -42,7 +41,7 @@ class Demonstration:
 
     schema: int
     title: str
-    steps: tuple[Shown, ...]
+    steps: tuple[DemonstrationStep, ...]
 
 
 @frozen
@@ -63,6 +62,9 @@ class AgentConfig:
         repeats: the same action with the same failure so many times in a row ends the run like malformed replies.
         hardware: the prompt says what the sandbox has.
         folder: of the file; filled in when it is loaded.
+
+    Raises:
+        ValueError: a number or the format makes no sense.
     """
 
     schema: int = yamlfile.SCHEMA
@@ -80,6 +82,13 @@ class AgentConfig:
     repeats: int = 10
     hardware: bool = False
     folder: Path = field(default=Path())
+
+    def __attrs_post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {self.format!r}")
+        for name in ("format_retries", "repeats"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0")
 
     def templates(self) -> dict[str, Template]:
         """All templates, read and checked.
@@ -99,7 +108,7 @@ class AgentConfig:
         names = [each for name in self.tools for each in (known if name == ALL else [name])]
         for name in names:
             if name not in known:
-                raise UsageError(f"the agent's tool {name!r} does not exist; tools: {', '.join(known)}")
+                raise UsageError(f"the agent's configuration names a tool {name!r}; there are: {', '.join(known)}")
         return tuple(known[name] for name in dict.fromkeys(names))
 
     def examples(self, offered: Sequence[Tool]) -> list[Demonstration]:
@@ -135,33 +144,23 @@ def load(path: Path) -> AgentConfig:
     Raises:
         UsageError: the file cannot be read or breaks the schema.
     """
-    config = attrs.evolve(yamlfile.load(path, AgentConfig, UsageError, hidden=_HOST_FIELDS), folder=path.parent)
-    check(config.history)
-    for name in ("format_retries", "repeats"):
-        if getattr(config, name) < 0:
-            raise UsageError(f"{path}: {name} must be at least 0")
-    return config
+    return attrs.evolve(yamlfile.load(path, AgentConfig, UsageError, hidden=_HOST_FIELDS), folder=path.parent)
 
 
 def entry(path: Path, name: str | None = None) -> AgentEntry:
-    """An agent on offer, for plugins: its configuration is read when it is asked for, its name is the file's.
+    """An agent on offer, for plugins; its name is the file's unless another is given.
 
     Raises:
-        UsageError: the file cannot be read.
+        UsageError: the file cannot be read or breaks the schema.
     """
-    try:
-        raw = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the agent configuration {path} cannot be read: {error}") from error
     named = name or path.stem
-    about = str(raw.get("help", "")) if isinstance(raw, dict) else ""
 
     def create(argument: str, context: AgentContext) -> Agent:
         if argument:
             raise UsageError(f"the agent {named!r} takes no argument, got {argument!r}; use --agent {named}")
         return from_file(path, context, named)
 
-    return AgentEntry(named, create, about)
+    return AgentEntry(named, create, load(path).help)
 
 
 def from_file(path: Path, context: AgentContext, name: str | None = None) -> Agent:
@@ -179,5 +178,4 @@ def from_file(path: Path, context: AgentContext, name: str | None = None) -> Age
 
 def shipped(name: str) -> Path:
     """Path of a shipped configuration."""
-    with as_file(files("mlgym_core.agent").joinpath("configs", f"{name}.yaml")) as path:
-        return path
+    return Path(__file__).parent / "configs" / f"{name}.yaml"

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from mlgym_core.episode import Action
-from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, Reply, ToolCall
 from mlgym_core.tools.base import Tool
 
@@ -221,17 +220,6 @@ class Json(_Textual):
 
 
 FORMATS: Mapping[str, Format] = {each.name: each for each in (NativeCalls(), Fenced(), Xml(), Json())}
-
-
-def choose(name: str) -> Format:
-    """The format of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name not in FORMATS:
-        raise UsageError(f"there is no action format {name!r}; choose from: {', '.join(FORMATS)}")
-    return FORMATS[name]
 
 
 def _offered(action: Action, tools: Sequence[Tool]) -> Action:

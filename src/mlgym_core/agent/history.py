@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, Reply
 
 CHARACTERS_PER_TOKEN = 4.0  #: until the service has reported a prompt's tokens
 _CUT_NOTE = 60
+_RULES = {"all": "", "last_observations": "count", "token_window": "tokens", "newest_windows": ""}
 _WINDOW = re.compile(r"^\[File: (.+) \(\d+ lines? total\)\]", re.MULTILINE)
 
 
@@ -62,9 +62,6 @@ class Entry:
         return evolve(self, message=evolve(self.message, content=text), left_out=True)
 
 
-Processor = Callable[[Sequence[Entry]], list[Entry]]
-
-
 @frozen
 class HistoryRule:
     """One rule of a configuration.
@@ -73,29 +70,31 @@ class HistoryRule:
         keep: ``all``; ``last_observations`` (the ``count`` newest); ``token_window`` (about ``tokens`` of them: old
             observations go first, then whole old turns, then new observations lose their middle);
             ``newest_windows`` (of each file's views the newest).
+
+    Raises:
+        ValueError: a number is missing, makes no sense or is not used.
     """
 
     keep: Literal["all", "last_observations", "token_window", "newest_windows"]
-    count: int | None = None
-    tokens: int | None = None
+    count: int = 0
+    tokens: int = 0
 
-    def problem(self) -> str | None:
-        """What is wrong with it, in words."""
-        wanted = {"last_observations": "count", "token_window": "tokens"}.get(self.keep)
+    def __attrs_post_init__(self) -> None:
+        if self.keep not in _RULES:
+            raise ValueError(f"keep must be one of {', '.join(_RULES)}, not {self.keep!r}")
         for name in ("count", "tokens"):
             value = getattr(self, name)
-            if name == wanted and (value is None or value < 1):
-                return f"history: {self.keep} needs {name}, a positive whole number"
-            if name != wanted and value is not None:
-                return f"history: {self.keep} takes no {name}"
-        return None
+            if name == _RULES[self.keep] and value < 1:
+                raise ValueError(f"{self.keep} needs {name}, a positive whole number")
+            if name != _RULES[self.keep] and value:
+                raise ValueError(f"{self.keep} takes no {name}")
 
     def apply(self, entries: Sequence[Entry], characters_per_token: float) -> list[Entry]:
         """The part of the conversation that this rule keeps."""
         if self.keep == "last_observations":
-            return last_observations(entries, self.count or 1)
+            return last_observations(entries, self.count)
         if self.keep == "token_window":
-            return character_window(entries, int((self.tokens or 1) * characters_per_token))
+            return character_window(entries, int(self.tokens * characters_per_token))
         return newest_windows(entries) if self.keep == "newest_windows" else list(entries)
 
 
@@ -206,15 +205,3 @@ class Conversation:
         if message.tool_calls:
             event["tool_calls"] = message.tool_calls
         self._log("message", **event, tool_call_id=message.tool_call_id)
-
-
-def check(rules: Sequence[HistoryRule]) -> None:
-    """Refuse rules that make no sense.
-
-    Raises:
-        UsageError: naming the rule.
-    """
-    for rule in rules:
-        problem = rule.problem()
-        if problem:
-            raise UsageError(problem)

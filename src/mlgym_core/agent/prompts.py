@@ -39,10 +39,16 @@ def read_template(kind: str, name: str, folder: Path) -> Template:
     Raises:
         UsageError: it cannot be read, or uses a placeholder that does not exist.
     """
+    shipped = "/" not in name and "." not in name
+    if shipped and name not in PLACEHOLDERS:
+        raise UsageError(
+            f"there is no shipped prompt template {name!r}; there are: {', '.join(PLACEHOLDERS)}; "
+            f"a file beside the configuration is ./{name}"
+        )
     try:
-        text = _shipped(name) if "/" not in name and "." not in name else (folder / name).read_text("utf-8")
+        text = _shipped(name) if shipped else (folder / name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"prompt template {name!r} cannot be read: {error}") from error
+        raise UsageError(f"prompt template {folder / name} cannot be read: {error}") from error
     template = Template(text)
     known = PLACEHOLDERS[kind]
     unknown = [each for each in template.get_identifiers() if each not in known]

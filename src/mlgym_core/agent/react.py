@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mlgym_core.agent.budget import Budget
 from mlgym_core.agent.config import AgentConfig, Demonstration
-from mlgym_core.agent.formats import Actions, MalformedReplyError, choose
+from mlgym_core.agent.formats import FORMATS, Actions, MalformedReplyError
 from mlgym_core.agent.history import Conversation
 from mlgym_core.agent.prompts import step_values, system_values, task_values
 from mlgym_core.episode import Action, Episode, StepResult
@@ -25,6 +25,7 @@ from mlgym_core.tools.base import Tool
 
 _HINT_AFTER = 3  #: equal failures in a row before the agent is told
 _NEVER = 2**31
+_SHOWN = 200  #: characters of a command in the event that says what is being done
 
 
 class ReactAgent:
@@ -45,7 +46,7 @@ class ReactAgent:
         self.settings = config.recorded()
         self._model = model
         self._config = config
-        self._format = choose(config.format)
+        self._format = FORMATS[config.format]
         self._templates = config.templates()
         self._tools = config.offered(registered)
         self._examples = config.examples(self._tools)
@@ -150,6 +151,7 @@ class ReactAgent:
         for call_id, action in actions:
             if episode.out_of_time:
                 return "time"
+            episode.log("action", tool=action.tool, text=str(action.arguments.get("command", ""))[:_SHOWN])
             result = episode.step(action)
             if result.done:
                 return result.reason
@@ -206,7 +208,6 @@ class _RunMeter:
     """Charges a run's budget for attempts that failed, and records them."""
 
     def __init__(self, episode: Episode, budget: Budget) -> None:
-        self._log = episode.log
         self._episode = episode
         self._budget = budget
 
@@ -219,7 +220,7 @@ class _RunMeter:
 
     def failed(self, attempt: FailedAttempt) -> None:
         self._budget.charge(attempt.usage)
-        self._log("model_attempt", attempt=attempt, cost_usd=self._budget.cost_usd, tokens=self._budget.tokens)
+        self._episode.log("model_attempt", attempt=attempt, cost_usd=self._budget.cost_usd, tokens=self._budget.tokens)
 
     def notice(self, text: str) -> None:
-        self._log("notice", text=text)
+        self._episode.log("notice", text=text)

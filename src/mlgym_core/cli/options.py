@@ -42,10 +42,13 @@ Model = Annotated[
 ]
 Agent = Annotated[
     str,
-    typer.Option(help="Agent: default (tool calls) or text (fenced commands).", callback=_setting("AGENT")),
+    typer.Option(
+        help="Agent: default, tools, gpu-info, text, xml, json, a configuration's path, or one of a plugin.",
+        callback=_setting("AGENT"),
+    ),
 ]
 Backend = Annotated[
-    str, typer.Option(help="Container backend: auto, local, or one of a plugin.", callback=_setting("BACKEND"))
+    str, typer.Option(help="Container backend: auto, docker, local, or one of a plugin.", callback=_setting("BACKEND"))
 ]
 Size = Annotated[str, typer.Option(help="Size of the task's data: full or tiny.", callback=_setting("SIZE"))]
 Source = Annotated[str | None, typer.Option(help="Where the task's data comes from.", show_default="the task's")]

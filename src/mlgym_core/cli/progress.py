@@ -68,12 +68,13 @@ class RunProgress:
 
     def _on_model_reply(self, event: Mapping[str, Any]) -> None:
         self._cost = event["cost_usd"]
-        calls = event["reply"]["tool_calls"]
-        if calls:
-            self._step += 1
-            self._action = _shorten(_action(calls[0]["name"], calls[0]["arguments"] or {}))
-        else:
-            self._action = "thinking"
+
+    def _on_model_request(self, _: Mapping[str, Any]) -> None:
+        self._action = "waiting for the model"
+
+    def _on_action(self, event: Mapping[str, Any]) -> None:
+        self._step += 1
+        self._action = _shorten(_action(event["tool"], {"command": event["text"]}))
 
     def _on_model_attempt(self, event: Mapping[str, Any]) -> None:
         self._cost = event["cost_usd"]

@@ -107,9 +107,10 @@ def execute(config: RunConfig, as_json: bool) -> None:
     from mlgym_core.result import RunResult
     from mlgym_core.runner import run
 
-    human = isinstance(config.model, str) and config.model.partition(":")[0] == "human"
-    progress = RunProgress(Console(stderr=True), quiet=human)
     registry = Registry(lambda text: typer.echo(text, err=True))
+    name = config.model.partition(":")[0] if isinstance(config.model, str) else ""
+    interactive = any(e.interactive for e in registry.collect("mlgym_register_models") if e.name == name)
+    progress = RunProgress(Console(stderr=True), quiet=interactive)
     try:
         with interruptible(), progress:
             result = run(config, progress.see, registry)

@@ -178,6 +178,12 @@ def _check_extra(value: object) -> None:
             _check_extra(inner)
 
 
+def since_last_reply(messages: Sequence[Message]) -> list[Message]:
+    """What the model has been told since it last replied: the user's messages and the tools' answers."""
+    last = max((n for n, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    return [message for message in messages[last + 1 :] if message.role in ("user", "tool")]
+
+
 @frozen
 class ModelContext:
     """What a model backend may know of the run when it is created.

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from mlgym_core.errors import UsageError
-from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall
+from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall, since_last_reply
 from mlgym_core.models.terminal import InputEnded, Terminal, unfinished
 from mlgym_core.tools.base import Tool, ToolArgumentError
 
@@ -62,8 +62,7 @@ class HumanModel:
 
     def _show(self, messages: Sequence[Message]) -> None:
         """What came since the person was last asked: all of it at first, later what followed the last reply."""
-        last = max((n for n, message in enumerate(messages) if message.role == "assistant"), default=-1)
-        for message in messages[last + 1 if self._shown else 0 :]:
+        for message in since_last_reply(messages) if self._shown else messages:
             if message.role in ("user", "tool"):
                 self._terminal.show(message.content)
         if not self._shown:

@@ -42,8 +42,8 @@ _WARNINGS = (
 _IMPORTING = threading.Lock()
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _PROXY_COST = "llm_provider-x-litellm-response-cost"
-# These want the reasoning that led to a tool call back, in this field.
-_REASONING_BACK = {"deepseek": "reasoning_content", "moonshot": "reasoning_content"}
+# These want the reasoning that led to a tool call back, as reasoning_content.
+_REASONING_BACK = {"deepseek", "moonshot"}
 
 
 class _Unmetered:
@@ -90,7 +90,7 @@ class LiteLLMModel:
         self.priced = settings.price is not None or self._in_table
         self._arguments, self._left_out = request_arguments(self._client, model, self._provider, settings)
         self._marks_cache = settings.cache and self._provider == "anthropic"
-        self._carried = ["thinking_blocks", *filter(None, [_REASONING_BACK.get(self._provider)])]
+        self._carried = ["thinking_blocks", *(["reasoning_content"] if self._provider in _REASONING_BACK else [])]
         self._meter: Meter = _Unmetered()
         self._calls = 0
 

@@ -11,9 +11,9 @@ from typing import Any
 from attrs import field, frozen
 
 from mlgym_core.errors import RecordError, UsageError
-from mlgym_core.models.base import Message, Meter, ModelContext, ModelStopped, Reply, ToolCall
+from mlgym_core.models.base import Message, Meter, ModelContext, ModelStopped, Reply, ToolCall, since_last_reply
 from mlgym_core.record import MANIFEST, read_events
-from mlgym_core.settings import RUNS
+from mlgym_core.settings import runs_folder
 from mlgym_core.tools.base import Tool
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -77,7 +77,7 @@ class ReplayModel:
         """Notice once that what the model is shown is not, apart from numbers, what it was shown then."""
         if self._next == 0 or self._diverged:
             return
-        now = [_skeleton(text) for text in _since_last_reply(messages)]
+        now = [_skeleton(message.content) for message in since_last_reply(messages)]
         then = [_skeleton(text) for text in self._recorded.observations[self._next]]
         if now != then:
             self._diverged = True
@@ -125,7 +125,7 @@ def create(argument: str, context: ModelContext) -> ReplayModel:
     if not argument:
         raise UsageError("--model replay:<run> needs a run: its folder, or its id below the folder of runs")
     given = Path(argument).expanduser()
-    folder = given if given.is_dir() else (RUNS.value() or Path("runs")) / argument
+    folder = given if given.is_dir() else runs_folder() / argument
     return ReplayModel(read_recorded(folder))
 
 
@@ -141,11 +141,6 @@ def _names(folder: Path) -> tuple[str, str]:
         return str(manifest["run_id"]), str(manifest.get("model") or "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return folder.resolve().name, ""
-
-
-def _since_last_reply(messages: Sequence[Message]) -> list[str]:
-    last = max((n for n, message in enumerate(messages) if message.role == "assistant"), default=-1)
-    return [message.content for message in messages[last + 1 :] if message.role in ("user", "tool")]
 
 
 def _skeleton(text: str) -> str:

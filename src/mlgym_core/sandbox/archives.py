@@ -50,13 +50,6 @@ def add_file(archive: tarfile.TarFile, path: str, content: bytes, uid: int, mode
     archive.addfile(member, io.BytesIO(content))
 
 
-def add_link(archive: tarfile.TarFile, path: str, target: str, mode: int) -> None:
-    """Add another name of a file that is in the archive already, owned by root."""
-    member = tarfile.TarInfo(path.lstrip("/"))
-    member.type, member.linkname, member.mode = tarfile.LNKTYPE, target.lstrip("/"), mode
-    archive.addfile(member)
-
-
 def copy(pieces: Iterator[bytes], path: PurePosixPath, archive: tarfile.TarFile, max_bytes: int) -> int:
     """Add what the engine packed under a path's last name to an archive, under the whole path; returns its bytes.
 

@@ -33,8 +33,6 @@ def copy(tools: Mapping[str, Path], folder: Path) -> None:
             target = folder / member.path
             if member.source is None:
                 target.mkdir()
-            elif member.twin is not None:
-                target.hardlink_to(folder / member.twin)
             else:
                 shutil.copyfile(member.source, target)
             target.chmod(member.mode)
@@ -56,8 +54,6 @@ def pack(tools: Mapping[str, Path], archive: tarfile.TarFile) -> None:
         try:
             if member.source is None:
                 archives.add_folder(archive, path, 0)
-            elif member.twin is not None:
-                archives.add_link(archive, path, f"{FOLDER}/{member.twin}", member.mode)
             else:
                 archives.add_file(archive, path, member.source.read_bytes(), 0, member.mode)
         except OSError as error:
@@ -66,24 +62,19 @@ def pack(tools: Mapping[str, Path], archive: tarfile.TarFile) -> None:
 
 @frozen
 class _Member:
-    """A file, or a folder if it has no source; ``twin`` is an earlier file of the same content and mode."""
+    """A file, or a folder if it has no source."""
 
     path: str
     mode: int
     source: Path | None = None
-    twin: str | None = None
 
 
 def _members(tools: Mapping[str, Path]) -> Iterator[_Member]:
     """Files and the folders above them, those first."""
     folders: set[str] = set()
-    files: dict[tuple[Path, int], str] = {}
     for path, source in tools.items():
         for folder in reversed(relative(path).parents[:-1]):
             if str(folder) not in folders:
                 folders.add(str(folder))
                 yield _Member(str(folder), 0o755)
-        mode = 0o644 if "/" in path else 0o755
-        # Most tools are the same program under different names.
-        twin = files.setdefault((source, mode), path)
-        yield _Member(path, mode, source, None if twin == path else twin)
+        yield _Member(path, 0o644 if "/" in path else 0o755, source)

@@ -21,7 +21,7 @@ def check(task: Task, table: Path, backend: str, out: Path) -> None:
     result = run(RunConfig(task=task, backend=backend, source=f"local:{table}", out=out))
     assert result.document["status"] == "scored", result.document["message"]
     scores = result.document["scores"]["test"]
-    if os.environ.get("MLGYM_HOUSE_PRICES"):
+    if os.environ.get("MLGYM_TEST_HOUSE_PRICES"):
         assert scores["r2"] == pytest.approx(0.880, abs=0.002)
         assert scores["rmse"] == pytest.approx(30340.1, rel=0.01)
     else:

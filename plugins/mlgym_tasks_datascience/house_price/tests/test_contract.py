@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # builds the task's e
 class TestTask(TaskContract):
     task = Path(__file__).parents[1] / "src" / "mlgym_task_house_price"
     # The known score is that of the real data.
-    skip = () if os.environ.get("MLGYM_HOUSE_PRICES") else ("baseline-score",)
+    skip = () if os.environ.get("MLGYM_TEST_HOUSE_PRICES") else ("baseline-score",)
 
     @pytest.fixture
     def source(self, table: Path) -> str:

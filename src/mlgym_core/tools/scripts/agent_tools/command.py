@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-TERMINATORS = (b"end_of_edit", b"end_of_insert")  #: closing lines that some agents have learnt to write
-
 _MODULES = {
     "open": "window",
     "goto": "window",
@@ -198,7 +196,4 @@ def read_input() -> str | None:
         data = sys.stdin.buffer.read()
     except (OSError, AttributeError):
         return None
-    head, newline, last = data.rstrip(b"\n").rpartition(b"\n")
-    if last in TERMINATORS:
-        data = head + newline
     return data.decode("utf-8", "surrogateescape")
