@@ -170,6 +170,32 @@ def test_a_backend_that_fails_to_start_is_passed_over_by_auto(plugins_here: Plug
         choose(Registry(), "burnt")
 
 
+def test_names_of_the_core_and_of_earlier_tools_are_taken(plugins_here: PluginFolder) -> None:
+    source = (
+        "from mlgym_core import hookimpl\nfrom mlgym_core.hookspecs import ModelEntry\n"
+        "from mlgym_core.tools.base import Tool, ToolOutput\n\n"
+        "def tool(name):\n    return Tool(name, 'WHO', {}, lambda context, arguments: ToolOutput('x'))\n\n"
+        "@hookimpl\ndef mlgym_register_tools():\n    return [tool('bash'), tool('words')]\n\n"
+        "@hookimpl\ndef mlgym_register_models():\n    return [ModelEntry('baseline', None), ModelEntry('WHO', None)]\n"
+    )
+    for who in ("plug_one", "plug_two"):
+        plugins_here.add(who, source.replace("WHO", who), {"mlgym": {who: who}})
+    warnings: list[str] = []
+    registry = Registry(warnings.append)
+    tools = [tool for _ in range(2) for tool in registry.collect("mlgym_register_tools") if tool.name == "words"]
+    assert [tool.description for tool in tools] == ["plug_one", "plug_one"]
+    assert registry.choose("mlgym_register_models", "baseline", "model").help.startswith("run the task's")
+    assert registry.choose("mlgym_register_models", "plug_two", "model").name == "plug_two"
+    assert sorted(warnings) == [
+        "mlgym: the model 'baseline' of plugin 'plug_one' of plug-one 1.0 is left out: mlgym-core has one of that name",
+        "mlgym: the model 'baseline' of plugin 'plug_two' of plug-two 1.0 is left out: mlgym-core has one of that name",
+        "mlgym: the tool 'bash' of plugin 'plug_one' of plug-one 1.0 is left out: mlgym-core has one of that name",
+        "mlgym: the tool 'bash' of plugin 'plug_two' of plug-two 1.0 is left out: mlgym-core has one of that name",
+        "mlgym: the tool 'words' of plugin 'plug_two' of plug-two 1.0 is left out: plugin 'plug_one' of plug-one 1.0 "
+        "has one of that name",
+    ]
+
+
 def test_an_unknown_choice_lists_the_possible_ones() -> None:
     with pytest.raises(UsageError, match="did you mean 'baseline'"):
         Registry().choose("mlgym_register_models", "baselin", "model")

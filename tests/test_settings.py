@@ -16,13 +16,12 @@ from support import PluginFolder
 
 from mlgym_core import settings
 from mlgym_core.errors import BackendUnavailableError, PluginError, UsageError
-from mlgym_core.plan import runs_folder
 from mlgym_core.plugins import Registry, load_task
 from mlgym_core.sandbox import scratch
 from mlgym_core.sandbox.docker import DockerBackend
 from mlgym_core.sandbox.environments import cache_folder
 from mlgym_core.sandbox.images import BuildOptions
-from mlgym_core.settings import SETTINGS, Setting
+from mlgym_core.settings import SETTINGS, Setting, runs_folder
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 SCRIPT = '[{tool: bash, arguments: {command: "echo hello"}}, {tool: submit}]'
@@ -219,6 +218,19 @@ def test_a_variable_that_means_nothing_is_named_once_with_the_nearest(tmp_path: 
     assert done.stderr.splitlines() == [
         "mlgym: the variable MLGYM_BACKENDS means nothing to mlgym; did you mean MLGYM_BACKEND?",
         "mlgym: the variable MLGYM_XYZZY means nothing to mlgym; see docs/settings.md",
+    ]
+
+
+def test_a_line_that_is_no_variable_is_named_once_and_the_others_count(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("\ufeffMLGYM_BACKEND=dcoker\n# mine\nnonsense line\nexport MLGYM_SIZE='tiny'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mlgym_core", "run", "battle-of-sexes"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+        env={k: v for k, v in os.environ.items() if not k.startswith("MLGYM_")},
+    )  # fmt: skip
+    assert done.stderr.splitlines() == [
+        "mlgym: line 3 of .env is not NAME=value; it is ignored",
+        "mlgym: unknown backend 'dcoker'; did you mean 'docker'? (set by MLGYM_BACKEND)",
     ]
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TASKS = "mlgym.tasks"
 ALIASES = "mlgym.task_aliases"
 BEHAVIOUR = "mlgym"
+_CORE = "mlgym_core.builtin"
 
 
 @frozen
@@ -139,12 +140,18 @@ class Registry:
         self._warn = warn or (lambda text: warnings.warn(text, stacklevel=4))
         self._manager: pluggy.PluginManager | None = None
         self._points: dict[str, EntryPoint] = {}
+        self._warned: set[str] = set()
         self._lock = threading.RLock()
 
     def collect(self, hook: str) -> list[Any]:
-        """Everything that all plugins return for one registering hook; a plugin that raises contributes nothing."""
+        """Everything that all plugins return for one registering hook; a plugin that raises contributes nothing.
+
+        The names of the core's own are taken, and of two tools of one name the first counts; what is left out is
+        warned about.
+        """
         items: list[Any] = []
-        for plugin_name, implementation in self._implementations(hook):
+        owners: dict[str, str] = {}
+        for plugin_name, implementation in sorted(self._implementations(hook), key=lambda pair: pair[0] != _CORE):
             try:
                 offered = list(implementation.function() or ())
                 for item in offered:
@@ -152,8 +159,26 @@ class Registry:
             except BaseException as error:
                 self._fail(plugin_name, error)
             else:
-                items += offered
+                items += [item for item in offered if self._free(hook, item, plugin_name, owners)]
         return items
+
+    def _free(self, hook: str, item: Any, plugin_name: str, owners: dict[str, str]) -> bool:
+        """Whether an item's name may still be taken by this plugin; it is taken then."""
+        name = getattr(item, "name", None)
+        owner = owners.setdefault(name, plugin_name) if isinstance(name, str) else plugin_name
+        if owner == plugin_name or (owner != _CORE and hook != "mlgym_register_tools"):
+            return True
+        what = hook.removeprefix("mlgym_register_").removesuffix("s")
+        holder = "mlgym-core" if owner == _CORE else self._title(owner)
+        text = f"mlgym: the {what} {name!r} of {self._title(plugin_name)} is left out: {holder} has one of that name"
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+        return False
+
+    def _title(self, plugin_name: str) -> str:
+        point = self._points[plugin_name]
+        return f"plugin {point.name!r} of {' '.join(_origin(point))}"
 
     def choose(self, hook: str, name: str, what: str) -> Any:
         """The entry called ``name`` that a registering hook offers.
@@ -194,7 +219,7 @@ class Registry:
                 from mlgym_core import builtin
 
                 manager = _manager()
-                manager.register(builtin, "mlgym_core.builtin")
+                manager.register(builtin, _CORE)
                 for point in _points(BEHAVIOUR):
                     name = f"{_origin(point)[0]}:{point.name}"
                     self._points[name] = point
@@ -215,10 +240,8 @@ class Registry:
             raise error
         if self._manager is not None and self._manager.has_plugin(plugin_name):
             self._manager.unregister(name=plugin_name)
-        distribution, version = _origin(point)
         self._warn(
-            f"mlgym: plugin {point.name!r} of {distribution} {version} is broken and left out: {_one_line(error)} "
-            f"(details: mlgym plugins)"
+            f"mlgym: {self._title(plugin_name)} is broken and left out: {_one_line(error)} (details: mlgym plugins)"
         )
 
 

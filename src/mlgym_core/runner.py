@@ -153,6 +153,11 @@ class _Execution:
         finally:
             self._worked = episode.seconds
 
+    def _explanation(self, episode: Episode, reason: str | None) -> str:
+        if self._message or reason in (None, "submitted") or episode.steps or self._plan.agent is None:
+            return self._message
+        return f"no action was done before the run ended ({reason}); what was graded is the workspace as it began"
+
     def _close(self, episode: Episode) -> None:
         """A sandbox that cannot be removed now is removed by the next run; the result stands."""
         try:
@@ -178,6 +183,7 @@ class _Execution:
         worked = self._worked if self._worked is not None else seconds
         reason = episode.reason or self._reason
         self._record.redact = Redactor.from_environment()
+        self._message = self._explanation(episode, reason)
         found = scores(plan.task, episode.attempts, episode.submitted)
         document: dict[str, Any] = {
             **plan.facts(),

@@ -148,21 +148,27 @@ def read_dotenv(path: Path = DOTENV) -> dict[str, str]:
     Raises:
         UsageError: it cannot be read.
     """
+    return _parsed(path)[0]
+
+
+def _parsed(path: Path) -> tuple[dict[str, str], list[int]]:
+    """Variables, and the numbers of the lines that are none."""
     if not path.is_file():
-        return {}
-    from dotenv import dotenv_values
+        return {}, []
+    from dotenv.parser import parse_stream
 
     try:
-        values = dotenv_values(path, interpolate=False)
+        with path.open(encoding="utf-8-sig") as stream:
+            bindings = list(parse_stream(stream))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}; correct or remove it") from error
-    return {name: value for name, value in values.items() if value}
+    return {b.key: b.value for b in bindings if b.key and b.value}, [b.original.line for b in bindings if b.error]
 
 
 def unknown() -> list[str]:
-    """One sentence for each ``MLGYM_*`` variable that means nothing, with the nearest one that does."""
+    """What means nothing: a sentence for each line of ``.env`` and each ``MLGYM_*`` variable, with the nearest one."""
     known = [setting.name.removeprefix(PREFIX) for setting in SETTINGS]
-    found = []
+    found = [f"line {number} of {DOTENV} is not NAME=value; it is ignored" for number in _parsed(DOTENV)[1]]
     for name in sorted(environment()):
         word = name.removeprefix(PREFIX)
         if word != name and word not in known and name not in OTHERS and not name.startswith(TESTS):

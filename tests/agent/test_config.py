@@ -17,6 +17,7 @@ from mlgym_core.errors import UsageError
 from mlgym_core.models.scripted import ScriptedModel
 from mlgym_core.plugins import Registry
 from mlgym_core.record import read_events
+from mlgym_core.scaffold.agents import new_agent
 from mlgym_core.task import Task
 from mlgym_core.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
@@ -105,6 +106,7 @@ def test_a_template_that_cannot_be_used_says_why(tmp_path: Path, text: str | Non
         ("formt: tools", "did you mean 'format'"),
         ("format: yaml", "choose from tools, fenced, xml, json"),
         ("tools: bash", "expected a list"),
+        ("tools: []", "offers no tools"),
         ("tools: [bash, teleport]", "names a tool 'teleport'"),
         ("history: [{keep: some}]", "choose from all"),
         ("history: [{keep: token_window}]", "needs tokens"),
@@ -130,6 +132,32 @@ def test_a_configuration_made_in_python_is_checked_too() -> None:
         AgentConfig(format=odd)
     with pytest.raises(ValueError, match="repeats must be at least 0"):
         AgentConfig(repeats=-1)
+
+
+def test_an_own_configuration_is_not_recorded_as_a_shipped_one(task: Task, tmp_path: Path) -> None:
+    path = tmp_path / "default.yaml"
+    path.write_text("schema: 1\n")
+    config = RunConfig(task, model=ScriptedModel("s", SCRIPT), agent=str(path), backend="local", allow_unsafe=True)
+    assert run(config).document["agent"] == str(path)
+
+
+@pytest.mark.parametrize("like", SHIPPED)
+def test_a_new_agent_is_a_copy_that_works(task: Task, tmp_path: Path, like: str) -> None:
+    path = new_agent("mine", like, tmp_path)
+    own, other = load(path), load(shipped(like))
+    assert {k: t.template for k, t in own.templates().items()} == {k: t.template for k, t in other.templates().items()}
+    same = ("format", "tools", "history", "format_retries", "repeats", "hardware")
+    assert [getattr(own, name) for name in same] == [getattr(other, name) for name in same]
+    config = RunConfig(task, model=ScriptedModel("s", SCRIPT), agent=str(path), backend="local", allow_unsafe=True)
+    assert run(config).status == "scored"
+
+
+def test_a_new_agent_overwrites_nothing(tmp_path: Path) -> None:
+    new_agent("mine", out=tmp_path)
+    with pytest.raises(UsageError, match="exists"):
+        new_agent("mine", out=tmp_path)
+    with pytest.raises(UsageError, match="no shipped agent 'mine'"):
+        new_agent("other", "mine", tmp_path)
 
 
 def test_a_missing_configuration_is_named_and_nothing_is_created(task: Task, tmp_path: Path) -> None:

@@ -13,7 +13,15 @@ import pytest
 
 from mlgym_core import Episode, RunConfig, run
 from mlgym_core.agent.budget import Budget, TotalBudget
-from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
+from mlgym_core.models.base import (
+    BudgetExhaustedError,
+    ContextOverflowError,
+    FailedAttempt,
+    Message,
+    Reply,
+    ToolCall,
+    Usage,
+)
 from mlgym_core.record import read_events
 from mlgym_core.result import RunResult
 from mlgym_core.task import Task
@@ -100,7 +108,7 @@ def test_malformed_replies_are_corrected_cost_no_step_and_end_the_run_when_they_
     assert result.exit_code == 1
     last = model.seen[-1][-1].content
     assert "Nothing was done" in last
-    assert "After 0 more" in last
+    assert "until the run ends: 1." in last
 
 
 def test_a_good_reply_after_malformed_ones_starts_the_count_anew(play: Callable[..., RunResult]) -> None:
@@ -151,6 +159,42 @@ def test_a_limit_on_model_calls_ends_the_run(play: Callable[..., RunResult]) -> 
 def test_a_limit_reached_between_parallel_calls_stops_there(play: Callable[..., RunResult]) -> None:
     document = play(Scripted(calls(WRITE, WRITE, WRITE)), limits={"steps": 2}).document
     assert (document["reason"], document["steps"]) == ("steps", 2)
+
+
+class Unreachable:
+    """A service that cannot be reached, for a model that is patient until the limit on time."""
+
+    name = "unreachable"
+
+    def __init__(self, *before: Reply) -> None:
+        self._replies = list(before)
+        self._meter: Any = None
+
+    def attach(self, meter: Any) -> None:
+        self._meter = meter
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        del messages, tools
+        if self._replies:
+            return self._replies.pop(0)
+        self._meter.failed(FailedAttempt("connection", "nobody listens"))
+        raise BudgetExhaustedError("time")
+
+
+def test_a_service_that_never_replied_is_an_error_of_the_model_and_not_a_reached_limit(
+    play: Callable[..., RunResult],
+) -> None:
+    never: Any = Unreachable()
+    result = play(never)
+    assert (result.document["reason"], result.exit_code) == ("model_error", 3)
+    assert "never replied before the limit on time: nobody listens" in result.document["message"]
+    later: Any = Unreachable(calls(WRITE))
+    assert play(later).document["reason"] == "time"
+
+
+def test_a_run_in_which_nothing_was_done_says_so(play: Callable[..., RunResult]) -> None:
+    assert "no action was done" in play(Scripted(Reply("prose"))).document["message"]
+    assert play(Scripted(calls(WRITE), calls(SUBMIT))).document["message"] == ""
 
 
 def test_working_time_leaves_out_waiting_for_the_model(play: Callable[..., RunResult]) -> None:

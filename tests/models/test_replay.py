@@ -14,6 +14,7 @@ from mlgym_core import RunConfig, run
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelSettings, ModelStopped, Price
 from mlgym_core.models.replay import create
+from mlgym_core.models.scripted import ScriptedModel
 from mlgym_core.record import read_events
 from mlgym_core.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
@@ -43,9 +44,10 @@ def test_a_run_is_played_again_without_its_service(server: ModelServer) -> None:
         assert result.document["cost"] == {"usd": 0.0, "known": True}
     assert first.document["cost"]["usd"] > 0
     said = [event["text"] for event in events(again.folder, "notice")]
-    assert said == [f"replaying 2 replies of litellm:openai/test-model from run {first.folder.name}"], (
-        "and no divergence"
+    notice = (
+        f"replaying 2 replies of litellm:openai/test-model from run {first.folder.name}, which used --agent default"
     )
+    assert said == [notice], "and no divergence"
     replies = [[event["reply"] for event in events(folder, "model_reply")] for folder in (first.folder, again.folder)]
     for then, now in zip(*replies, strict=True):
         assert (now["text"], now["tool_calls"]) == (then["text"], then["tool_calls"])
@@ -112,6 +114,19 @@ def test_a_record_that_cannot_be_replayed_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         recorded(*lines)
+
+
+def test_a_run_of_another_task_is_refused(task_folder: Callable[..., Path], tmp_path: Path) -> None:
+    first = load_task_folder(task_folder(task_id="first"))
+    script = ScriptedModel("s", ["echo 1 > answer.csv", {"tool": "submit"}])
+    played = run(RunConfig(first, model=script, agent="json", backend="local", allow_unsafe=True))
+    replay = f"replay:{played.folder}"
+    other = load_task_folder(task_folder(task_id="second"))
+    with pytest.raises(UsageError, match="of the task first; replay it with: mlgym run first"):
+        run(RunConfig(other, model=replay, backend="local"))
+    again = run(RunConfig(first, model=replay, agent="json", backend="local", allow_unsafe=True))
+    notices = [event["text"] for event in read_events(again.folder) if event["kind"] == "notice"]
+    assert "which used --agent json" in notices[0]
 
 
 def test_a_run_that_does_not_exist_is_refused(task_folder: Callable[..., Path]) -> None:

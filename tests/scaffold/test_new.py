@@ -266,4 +266,4 @@ def test_the_command_warns_of_an_installed_task_of_that_name(plugins: PluginFold
 def test_there_is_a_command_for_each_kind() -> None:
     (group,) = (group for group in app.registered_groups if group.name == "new")
     assert group.typer_instance is not None
-    assert {command.name for command in group.typer_instance.registered_commands} == {"task", *PLUGINS}
+    assert {command.name for command in group.typer_instance.registered_commands} == {"task", "agent", *PLUGINS}

@@ -105,6 +105,8 @@ class AgentConfig:
             UsageError: one is not registered.
         """
         known = {tool.name: tool for tool in registered}
+        if not self.tools:
+            raise UsageError("the agent's configuration offers no tools; name some, or leave the key out")
         names = [each for name in self.tools for each in (known if name == ALL else [name])]
         for name in names:
             if name not in known:
@@ -171,9 +173,10 @@ def from_file(path: Path, context: AgentContext, name: str | None = None) -> Age
     """
     from mlgym_core.agent.react import ReactAgent
 
+    named = name or str(path)
     if context.model is None:
-        raise UsageError(f"the agent {name or path.stem!r} needs a model; say which with --model")
-    return ReactAgent(name or path.stem, context.model, load(path), context.tools)
+        raise UsageError(f"the agent {named!r} needs a model; say which with --model")
+    return ReactAgent(named, context.model, load(path), context.tools)
 
 
 def shipped(name: str) -> Path:

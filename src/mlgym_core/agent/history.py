@@ -179,6 +179,11 @@ class Conversation:
         self._entries.append(Entry(len(self._entries), reply.message(), "reply"))
         return self._entries[-1].id
 
+    @property
+    def silent(self) -> bool:
+        """Whether the model has not replied yet."""
+        return all(entry.kind != "reply" for entry in self._entries)
+
     def request(self, tools: Sequence[str]) -> list[Message]:
         """What the model is shown now."""
         shown: list[Entry] = list(self._entries)

@@ -11,6 +11,7 @@ from mlgym_core.agent.formats import FORMATS, Actions, MalformedReplyError
 from mlgym_core.agent.history import Conversation
 from mlgym_core.agent.prompts import step_values, system_values, task_values
 from mlgym_core.episode import Action, Episode, StepResult
+from mlgym_core.errors import ModelError
 from mlgym_core.models.base import (
     BudgetExhaustedError,
     ContextOverflowError,
@@ -43,12 +44,12 @@ class ReactAgent:
 
     def __init__(self, name: str, model: Model, config: AgentConfig, registered: Sequence[Tool]) -> None:
         self.name = name
-        self.settings = config.recorded()
         self._model = model
         self._config = config
         self._format = FORMATS[config.format]
         self._templates = config.templates()
         self._tools = config.offered(registered)
+        self.settings = config.recorded() | {"tools": [tool.name for tool in self._tools]}
         self._examples = config.examples(self._tools)
 
     def run(self, episode: Episode, budget: Budget) -> str:
@@ -57,8 +58,9 @@ class ReactAgent:
         Raises:
             ModelError: the model service failed for good.
         """
+        meter = _RunMeter(episode, budget)
         if isinstance(self._model, Metered):
-            self._model.attach(_RunMeter(episode, budget))
+            self._model.attach(meter)
         talk = self._opening(episode)
         repeats = _Repeats(self._config.repeats)
         malformed = 0
@@ -71,6 +73,10 @@ class ReactAgent:
             except ContextOverflowError:
                 return "context"
             except BudgetExhaustedError as error:
+                if meter.failure and talk.silent:
+                    raise ModelError(
+                        f"the model never replied before the limit on {error.reason}: {meter.failure}"
+                    ) from None
                 return error.reason
             except ModelStopped as stopped:
                 episode.log("notice", text=str(stopped))
@@ -82,7 +88,7 @@ class ReactAgent:
                 episode.log("malformed_reply", attempt=malformed, message=str(error))
                 if malformed > self._config.format_retries:
                     return "format"
-                talk.observe(*self._correction(reply, str(error), self._config.format_retries - malformed))
+                talk.observe(*self._correction(reply, str(error), self._config.format_retries + 1 - malformed))
                 continue
             malformed = 0
             reason = self._act(actions, episode, talk, repeats)
@@ -91,9 +97,8 @@ class ReactAgent:
 
     def _opening(self, episode: Episode) -> Conversation:
         talk = Conversation(episode.log, self._config.history)
-        if self._format.native:
-            schemas = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in self._tools]
-            episode.log("tools", tools=schemas)
+        schemas = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in self._tools]
+        episode.log("tools", tools=schemas)
         system = self._templates["system"].substitute(
             system_values(self._format.name, self._format.native, self._tools)
         )
@@ -161,10 +166,9 @@ class ReactAgent:
                 return "format"
             text = self._templates["step"].substitute(step_values(result, episode.limits.steps)).rstrip()
             if count >= _HINT_AFTER:
-                left = repeats.most - count
                 text += (
                     f"\n[this action has now failed in the same way {count} times in a row; do something else: "
-                    f"after {left} more times the run ends]"
+                    f"at {repeats.most} the run ends]"
                 )
             talk.observe(_answer(text, call_id))
         return None
@@ -208,6 +212,7 @@ class _RunMeter:
     """Charges a run's budget for attempts that failed, and records them."""
 
     def __init__(self, episode: Episode, budget: Budget) -> None:
+        self.failure = ""
         self._episode = episode
         self._budget = budget
 
@@ -219,6 +224,7 @@ class _RunMeter:
         return _limit(self._episode, self._budget)
 
     def failed(self, attempt: FailedAttempt) -> None:
+        self.failure = attempt.message
         self._budget.charge(attempt.usage)
         self._episode.log("model_attempt", attempt=attempt, cost_usd=self._budget.cost_usd, tokens=self._budget.tokens)
 

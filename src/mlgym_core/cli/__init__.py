@@ -13,12 +13,23 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mlgym_core.cli import baseline, check, clean, data, grade, image, new, pack, plugins, run, tasks
-from mlgym_core.errors import MLGymError
+from mlgym_core.cli import baseline, check, clean, data, grade, image, new, options, pack, plugins, run, tasks
+from mlgym_core.errors import MLGymError, UsageError
 
 
 class _WithPlugins(TyperGroup):
     """Asks plugins for a command that is not ours; ``--help`` imports none of them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; where a wrong value came from a setting, say from which one."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            configured = ctx.meta.get(options.CONFIGURED, {})
+            named = [name for name, value in configured.items() if value in str(error) and name not in str(error)]
+            if named:
+                error.args = (f"{error} (set by {', '.join(named)})",)
+            raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)

@@ -1,4 +1,4 @@
-"""``mlgym new task|backend|tool|model <name>``."""
+"""``mlgym new task|backend|tool|model|agent <name>``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from mlgym_core.cli import options
 if TYPE_CHECKING:
     from mlgym_core.scaffold.packages import NewPackage, PluginKind
 
-app = typer.Typer(
-    help="Write the package of a new task, backend, tool or model.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Write a new task, backend, tool, model or agent.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(help="Lower-case words joined by hyphens.", show_default=False)]
 Out = Annotated[Path | None, typer.Option(help="Folder in which the package's folder is made.", show_default=".")]
 Kind = Annotated[
@@ -58,6 +56,28 @@ def tool(name: Name, out: Out = None, as_json: options.Json = False) -> None:
 def model(name: Name, out: Out = None, as_json: options.Json = False) -> None:
     """Write a model backend."""
     _plugin(name, "model", out, as_json)
+
+
+@app.command("agent")
+def agent(
+    name: Name,
+    like: Annotated[str, typer.Option(help="Shipped agent to begin with.")] = "default",
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write an agent's configuration and templates, copied from a shipped agent, for you to change."""
+    from mlgym_core.scaffold.agents import new_agent
+
+    path = new_agent(name, like, out)
+    relative = os.path.relpath(path)
+    place = shlex.quote(str(path) if relative.startswith(os.pardir) else f"./{relative}")
+    step = f"mlgym run battle-of-sexes --size tiny --agent {place}"
+    if as_json:
+        facts = {"schema": 1, "name": name, "folder": str(path.parent), "next": [step]}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    typer.echo(f"{path.parent} holds {path.name} and its templates; try it with:", err=True)
+    typer.echo(step)
 
 
 def show_task(made: NewPackage, as_json: bool) -> None:

@@ -14,6 +14,8 @@ from mlgym_core.errors import UsageError
 if TYPE_CHECKING:
     from mlgym_core.models.base import ModelSettings, Price
 
+CONFIGURED = "mlgym_core.configured"  #: key of the context's ``meta``: the variables that defaults came from
+
 
 def _setting(name: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
     """An option's callback: what was typed, else what the variable ``name`` of :mod:`mlgym_core.settings` says."""
@@ -24,8 +26,12 @@ def _setting(name: str) -> Callable[[typer.Context, typer.CallbackParam, Any], A
             return value
         from mlgym_core import settings
 
-        configured = getattr(settings, name).value()
-        return value if configured is None else configured
+        setting = getattr(settings, name)
+        configured = setting.value()
+        if configured is None:
+            return value
+        context.meta.setdefault(CONFIGURED, {})[setting.name] = str(configured)
+        return configured
 
     return choose
 

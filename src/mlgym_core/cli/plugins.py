@@ -47,6 +47,22 @@ def command(
     for row in rows:
         state = f"BROKEN: {row['broken']}" if row["broken"] else "ok"
         typer.echo(f"{row['name']:<20} {row['kind']:<10} {row['distribution']} {row['version']}  {state}")
+    if any(row["broken"] and row["kind"] == "behaviour" for row in rows):
+        typer.echo("\nuninstall or mend the broken ones to see what can be chosen")
+    else:
+        _show_choices()
+
+
+def _show_choices() -> None:
+    """What ``--backend``, ``--model`` and ``--agent`` take, and the tools, the core's own included."""
+    from mlgym_core.plugins import Registry
+
+    registry = Registry(lambda text: typer.echo(text, err=True))
+    for kind in ("backend", "model", "agent", "tool"):
+        typer.echo(f"\n{kind}s")
+        for entry in registry.collect(f"mlgym_register_{kind}s"):
+            about = getattr(entry, "help", "") or getattr(entry, "description", "").partition(".")[0]
+            typer.echo(f"  {entry.name:<18} {about}".rstrip())
 
 
 def _examine(group: str, name: str, distribution: str, deadline: float) -> str | None:

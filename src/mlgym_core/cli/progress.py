@@ -56,7 +56,7 @@ class RunProgress:
         self._limit = event["limits"]["steps"]
         self.folder = Path(event["folder"])
         sealed = "sealed" if event["sealed"] else "not sealed"
-        self._say(f"{event['task']} with {event['model']} on {event['why']}; {sealed}")
+        self._say(f"{event['task']} with {event['model']}, agent {event['agent']}, on {event['why']}; {sealed}")
 
     def _on_progress(self, event: Mapping[str, Any]) -> None:
         self._action = event["text"]
@@ -80,7 +80,7 @@ class RunProgress:
         self._cost = event["cost_usd"]
         attempt = event["attempt"]
         if attempt["wait"] is not None:
-            message = _shorten(attempt["message"])
+            message = _shorten(attempt["message"]).rstrip(".")
             self._say(f"{attempt['kind'].replace('_', ' ')}: {message}; next try in {attempt['wait']:.1f} s")
 
     def _on_notice(self, event: Mapping[str, Any]) -> None:
@@ -123,7 +123,14 @@ def result_table(result: RunResult) -> Table:
     document = result.document
     table = Table(title=f"{document['task']}  {document['status']} ({document['reason'] or 'ended early'})")
     table.add_column("metric")
-    for name in ("dev", "test", "best attempt", "baseline", "improvement"):
+    sources = sorted({known["source"] for known in document["baseline"].values()})
+    for name in (
+        "dev",
+        "test",
+        "best attempt",
+        f"baseline ({', '.join(sources)})" if sources else "baseline",
+        "improvement",
+    ):
         table.add_column(name, justify="right")
     found = document["scores"]
     dev = found["dev"][-1] if found["dev"] else {}
@@ -136,7 +143,7 @@ def result_table(result: RunResult) -> Table:
             _number(dev.get(name)),
             _number(found["test"].get(name), found["test_standard_error"].get(name)),
             _number(found["best_attempt"].get(name)),
-            f"{known['value']:g} ({known['source']})" if known else "",
+            f"{known['value']:g}" if known else "",
             f"{document['improvement']:+.4g}" if primary and document["improvement"] is not None else "",
         )
     cost = f"${document['cost']['usd']:.2f}" + ("" if document["cost"]["known"] else " or more")

@@ -62,9 +62,9 @@ class HumanModel:
 
     def _show(self, messages: Sequence[Message]) -> None:
         """What came since the person was last asked: all of it at first, later what followed the last reply."""
-        for message in since_last_reply(messages) if self._shown else messages:
-            if message.role in ("user", "tool"):
-                self._terminal.show(message.content)
+        for message in since_last_reply(messages) if self._shown else messages[1:]:
+            calls = "".join(f"\n> {call.name} {json.dumps(dict(call.arguments or {}))}" for call in message.tool_calls)
+            self._terminal.show(message.content + calls)
         if not self._shown:
             self._terminal.show("Type a shell command, validate or submit; :help says what else.")
         self._shown += 1

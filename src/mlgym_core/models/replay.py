@@ -25,13 +25,15 @@ class Recorded:
 
     Attributes:
         run: its id.
-        model: its name; empty where the record does not say.
+        model, agent, task: their names; empty where the record does not say.
         replies: in order.
         observations: what the model was shown before each reply, since the one before.
     """
 
     run: str
     model: str
+    agent: str
+    task: str
     replies: tuple[Reply, ...]
     observations: tuple[tuple[str, ...], ...] = field(repr=False)
 
@@ -57,7 +59,8 @@ class ReplayModel:
         """Say to this run what is replayed, and where it goes another way."""
         self._meter = meter
         model = f" of {self._recorded.model}" if self._recorded.model else ""
-        meter.notice(f"replaying {len(self._recorded.replies)} replies{model} from run {self._recorded.run}")
+        agent = f", which used --agent {self._recorded.agent}" if self._recorded.agent else ""
+        meter.notice(f"replaying {len(self._recorded.replies)} replies{model} from run {self._recorded.run}{agent}")
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
         """The next recorded reply.
@@ -111,8 +114,7 @@ def read_recorded(folder: Path) -> Recorded:
         raise UsageError(f"{folder} holds a reply that cannot be read ({error!r}); it cannot be replayed") from error
     if not replies:
         raise UsageError(f"{folder} holds no reply of a model, so there is nothing to replay; choose another run")
-    run, model = _names(folder)
-    return Recorded(run, model, tuple(replies), tuple(observations))
+    return Recorded(*_names(folder), tuple(replies), tuple(observations))
 
 
 def create(argument: str, context: ModelContext) -> ReplayModel:
@@ -121,12 +123,16 @@ def create(argument: str, context: ModelContext) -> ReplayModel:
     Raises:
         UsageError: there is no such run, or nothing in it to replay.
     """
-    del context
     if not argument:
         raise UsageError("--model replay:<run> needs a run: its folder, or its id below the folder of runs")
     given = Path(argument).expanduser()
     folder = given if given.is_dir() else runs_folder() / argument
-    return ReplayModel(read_recorded(folder))
+    recorded = read_recorded(folder)
+    if recorded.task not in ("", context.task.id):
+        raise UsageError(
+            f"run {recorded.run} is of the task {recorded.task}; replay it with: mlgym run {recorded.task}"
+        )
+    return ReplayModel(recorded)
 
 
 def _reply(raw: Mapping[str, Any]) -> Reply:
@@ -134,13 +140,14 @@ def _reply(raw: Mapping[str, Any]) -> Reply:
     return Reply(str(raw["text"]), calls, provider=raw.get("provider") or {})
 
 
-def _names(folder: Path) -> tuple[str, str]:
-    """The run's id and its model, from the manifest where there is one."""
+def _names(folder: Path) -> tuple[str, str, str, str]:
+    """The run's id, its model, agent and task, from the manifest where there is one."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-        return str(manifest["run_id"]), str(manifest.get("model") or "")
+        model, agent, task = (str(manifest.get(key) or "") for key in ("model", "agent", "task"))
+        return str(manifest["run_id"]), model, agent, task
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return folder.resolve().name, ""
+        return folder.resolve().name, "", "", ""
 
 
 def _skeleton(text: str) -> str:

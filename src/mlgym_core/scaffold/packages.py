@@ -53,7 +53,7 @@ def new_task(name: str, kind: str, out: Path | None = None) -> NewPackage:
     """
     if kind not in TASK_KINDS:
         raise UsageError(f"unknown kind {kind!r}; choose from: {', '.join(TASK_KINDS)}")
-    values = _values("task", _checked(name), _title(name))
+    values = _values("task", checked_name(name), _title(name))
     files = render("tasks/common", f"tasks/{kind}", values={**values, "aliases": ""})
     return _write(files, values, out)
 
@@ -69,7 +69,7 @@ def new_plugin(name: str, kind: PluginKind, out: Path | None = None) -> NewPacka
     Raises:
         UsageError: the name is none, or the folder exists.
     """
-    values = _values(kind, _checked(name), f"{_title(name)}, a {kind} for MLGym.")
+    values = _values(kind, checked_name(name), f"{_title(name)}, a {kind} for MLGym.")
     return _write(render("plugins/common", f"plugins/{kind}", values=values), values, out)
 
 
@@ -93,7 +93,12 @@ def pack(source: Path, out: Path | None = None) -> NewPackage:
     return _write({**files, **inside}, values, out)
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """The name, which must be lower-case words joined by hyphens.
+
+    Raises:
+        UsageError: it is not; the message suggests one that is.
+    """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()) if word]
         near = "-".join(words)[:_LONGEST].strip("-")
