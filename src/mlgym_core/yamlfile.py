@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import functools
 import json
 import types
 import typing
@@ -17,6 +18,7 @@ from cattrs import Converter
 from mlgym_core.errors import UsageError
 
 SCHEMA = 1
+MOST_VALUES = 100_000
 T = TypeVar("T")
 
 
@@ -42,6 +44,41 @@ def load(path: Path, kind: type[T], error: type[UsageError], hidden: frozenset[s
         raise error(f"{path}: {_explain(problem)}") from problem
 
 
+def read_plain(path: Path, error: type[UsageError]) -> Any:
+    """What a YAML or JSON file holds: text, finite numbers, lists and mappings.
+
+    Args:
+        path: of the file.
+        error: raised for everything that is wrong with the file.
+    """
+    try:
+        raw = yaml.load(path.read_text("utf-8"), _StrictLoader)
+        _check_size(raw)
+        json.dumps(raw, allow_nan=False)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as problem:
+        raise error(f"{path} cannot be read: {problem}") from problem
+    except (TypeError, ValueError, RecursionError) as problem:
+        reason = "it nests too deeply" if isinstance(problem, RecursionError) else str(problem)
+        raise error(f"{path} may hold text, finite numbers, lists and mappings only: {reason}") from problem
+    return raw
+
+
+def _check_size(value: object) -> None:
+    if _written_out(value, {}) > MOST_VALUES:
+        raise ValueError(f"it holds more than {MOST_VALUES} values")
+
+
+def _written_out(value: object, known: dict[int, int]) -> int:
+    """How many values it is with all aliases written out; a few of them can stand for very many."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_VALUES + 1  # of a value that holds itself
+        inside = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_written_out(one, known) for one in inside)
+    return known[id(value)]
+
+
 class _StrictLoader(yaml.SafeLoader):
     """Refuses a key that occurs twice, and numbers too long to be meant."""
 
@@ -53,14 +90,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _read(path: Path, error: type[UsageError]) -> dict[str, Any]:
-    try:
-        raw = yaml.load(path.read_text("utf-8"), _StrictLoader)
-        json.dumps(raw, allow_nan=False)
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as problem:
-        raise error(f"{path} cannot be read: {problem}") from problem
-    except (TypeError, ValueError, RecursionError) as problem:
-        reason = "it nests too deeply" if isinstance(problem, RecursionError) else str(problem)
-        raise error(f"{path} may hold text, finite numbers, lists and mappings only: {reason}") from problem
+    raw = read_plain(path, error)
     if not isinstance(raw, dict):
         raise error(f"{path} must be a mapping of keys to values, not {type(raw).__name__}")
     return raw
@@ -103,6 +133,7 @@ def _join(where: str, key: object) -> str:
     return f"{where}.{key}" if where else str(key)
 
 
+@functools.cache
 def _converter() -> Converter:
     converter = Converter(detailed_validation=True)
 

@@ -50,6 +50,12 @@ def test_no_usage_lowers_a_budget_and_what_makes_no_sense_is_unknown(
     assert budget.cost_known == all(cost is not None and 0 <= cost < float("inf") for _, _, cost in calls)
 
 
+def test_a_count_that_no_call_can_have_breaks_no_total() -> None:
+    total = TotalBudget(tokens=5)
+    Budget(Limits(), total).charge(Usage(10**400, 0, 1.0))
+    assert (total.cost_usd, total.exhausted()) == (1.0, "tokens")
+
+
 def test_runs_share_a_total_and_each_keeps_its_own() -> None:
     total = TotalBudget(cost_usd=2.0)
     first, second = Budget(Limits(cost_usd=1.0), total), Budget(Limits(cost_usd=None), total)

@@ -160,6 +160,17 @@ def test_a_new_agent_overwrites_nothing(tmp_path: Path) -> None:
         new_agent("other", "mine", tmp_path)
 
 
+def test_aliases_that_stand_for_very_much_are_refused(tmp_path: Path) -> None:
+    levels = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(["schema: 1", "l0: &l0 [x]", *levels]))
+    with pytest.raises(UsageError, match="more than 100000 values"):
+        load(path)
+    path.write_text("schema: 1\ntools: &a [*a]\n")
+    with pytest.raises(UsageError, match="more than 100000 values"):
+        load(path)
+
+
 def test_a_missing_configuration_is_named_and_nothing_is_created(task: Task, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.yaml cannot be read"):
         run(RunConfig(task, agent="./nowhere.yaml", backend="local"))

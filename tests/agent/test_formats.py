@@ -83,6 +83,37 @@ def test_a_tool_word_alone_in_the_fence_is_the_tool(word: str) -> None:
     assert parsed(Fenced(), "```\nedit\n```") == Action("bash", {"command": "edit"})
 
 
+DEEP = "[" * 20_000 + "]" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (Fenced(), "```bash\n" * 25_000),
+        (Fenced(), "```bash\nls" + " " * 20_000 + "x y\n```"),
+        (Fenced(), f'```\nedit {{"first": {DEEP}}}\n```'),
+        (Xml(), f'<action tool="edit"><first>{DEEP}</first><text>x</text></action>'),
+        (Xml(), '<action tool="bash">' + "<command>" * 50_000),
+        (Json(), '{"tool": "' * 90_000),
+        (Json(), '{"a":' * 90_000),
+        (Json(), "{" * 900_000),
+        (Json(), "x" * 1_000_001),
+        (Fenced(), "x" * 1_000_001),
+    ],
+    ids=range(10),
+)
+def test_degenerate_replies_are_read_or_refused_at_once(form: Any, text: str) -> None:
+    try:
+        assert parsed(form, text).tool in ("bash", "edit")
+    except MalformedReplyError as error:
+        assert len(str(error)) < 2_000
+
+
+def test_a_file_that_speaks_of_actions_can_be_written_in_xml() -> None:
+    text = '<action tool="bash"><command>echo \'<action tool="bash">\' > notes</command></action>'
+    assert parsed(Xml(), text).arguments == {"command": "echo '<action tool=\"bash\">' > notes"}
+
+
 def test_a_tool_with_arguments_in_the_fence_is_called() -> None:
     action = parsed(Fenced(), 'I edit.\n```bash\nedit {"first": 3, "text": "a\\nb"}\n```')
     assert action == Action("edit", {"first": 3, "text": "a\nb"})

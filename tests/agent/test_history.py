@@ -29,7 +29,7 @@ def talk(turns: Sequence[str], *rules: HistoryRule, log: Log | None = None) -> C
     conversation.fix(Message("system", "be good"), Message("user", "the task"))
     for number, text in enumerate(turns):
         conversation.reply(Reply(f"reply {number}", (ToolCall(f"c{number}", "bash", {"command": "ls"}),)))
-        conversation.observe(Message("tool", text, tool_call_id=f"c{number}"))
+        conversation.observe(Message("tool", text, tool_call_id=f"c{number}"), observation=text)
     return conversation
 
 
@@ -57,8 +57,9 @@ def test_of_each_file_the_newest_window_is_kept() -> None:
         f"[File: {name} ({lines} lines total)]\n1:x"
         for name, lines in (("/w/a b.py", 3), ("/w/a b.py", 4), ("/w/c", 1))
     )
-    shown = talk([first, other, "plain", second], HistoryRule("newest_windows")).request([])
-    assert contents(shown) == ["[an older view of /w/a b.py was left out]", other, "plain", second]
+    mixed = f"epoch 9: loss 0.1\n{first}"
+    shown = talk([first, other, mixed, second], HistoryRule("newest_windows")).request([])
+    assert contents(shown) == ["[an older view of /w/a b.py was left out]", other, mixed, second]
 
 
 def test_a_token_window_leaves_out_old_observations_first_and_then_whole_turns() -> None:
@@ -144,6 +145,7 @@ def test_a_request_can_be_rebuilt_from_the_record() -> None:
         ("last_observations", {}, "needs count"),
         ("last_observations", {"count": -1}, "needs count"),
         ("token_window", {"count": 3, "tokens": 5}, "takes no count"),
+        ("token_window", {"tokens": 10**399}, "needs tokens"),
         ("all", {"tokens": 5}, "takes no tokens"),
         ("some", {}, "must be one of all"),
     ],

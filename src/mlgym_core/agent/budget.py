@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from mlgym_core.models.base import Usage
 
 
+_LARGEST = 10**12  #: tokens of one call; beyond it a count makes no sense
+
+
 class TotalBudget:
     """What several runs may use together. One object may be shared by runs in several threads.
 
@@ -124,9 +127,9 @@ def known_cost(usage: Usage) -> float | None:
 
 def prompt_tokens(usage: Usage) -> int:
     """Tokens of the prompt; a count that makes no sense is none."""
-    return max(0, usage.prompt_tokens)
+    return min(max(0, usage.prompt_tokens), _LARGEST)
 
 
 def completion_tokens(usage: Usage) -> int:
     """Tokens of the completion; a count that makes no sense is none."""
-    return max(0, usage.completion_tokens)
+    return min(max(0, usage.completion_tokens), _LARGEST)

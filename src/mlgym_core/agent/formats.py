@@ -12,6 +12,8 @@ from mlgym_core.models.base import Message, Reply, ToolCall
 from mlgym_core.tools.base import Tool
 
 Actions = list[tuple[str | None, Action]]
+MOST_CHARACTERS = 1_000_000  #: of a reply in a textual format
+_MOST_BRACES = 1_000  #: that are tried for the beginning of a JSON object
 
 
 class MalformedReplyError(ValueError):
@@ -72,6 +74,10 @@ class _Textual:
         """See :class:`Format`."""
         if reply.tool_calls:
             return NativeCalls().parse(reply, tools)
+        if len(reply.text) > MOST_CHARACTERS:
+            raise MalformedReplyError(
+                f"Your reply had {len(reply.text)} characters; at most {MOST_CHARACTERS} are read. Be brief."
+            )
         return [(None, _offered(self.action(reply.text, tools), tools))]
 
     def action(self, text: str, tools: Sequence[Tool]) -> Action:
@@ -96,13 +102,13 @@ class Fenced(_Textual):
     """One fenced block with a shell command. A tool's name alone in it, or before a JSON object, calls that tool."""
 
     name = "fenced"
-    _fence = re.compile(r"^```[ \t]*([\w+-]*)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+    _fence = re.compile(r"```[ \t]*([\w+-]*)[ \t]*")
     _tags = frozenset({"", "bash", "sh", "shell"})
-    _call = re.compile(r"\s*([\w-]+)\s*(\{.*\})?\s*", re.DOTALL)
+    _call = re.compile(r"([\w-]+)\s*(\{.*\})?", re.DOTALL)
 
     def action(self, text: str, tools: Sequence[Tool]) -> Action:
         """See :class:`_Textual`."""
-        blocks = [body for tag, body in self._fence.findall(text) if tag.lower() in self._tags]
+        blocks = [body for tag, body in self._blocks(text) if tag.lower() in self._tags]
         if len(blocks) != 1:
             found = "no fenced block" if not blocks else f"{len(blocks)} fenced blocks"
             raise MalformedReplyError(
@@ -123,8 +129,22 @@ class Fenced(_Textual):
             body = f"{action.tool} {json.dumps(dict(action.arguments), ensure_ascii=False)}"
         return f"```bash\n{body}\n```"
 
+    def _blocks(self, text: str) -> Iterator[tuple[str, str]]:
+        """Tag and content of every fenced block that is closed."""
+        opened: tuple[str, int] | None = None
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            match = self._fence.fullmatch(line)
+            if match is None:
+                continue
+            if opened is None:
+                opened = match[1], number
+            elif not match[1]:
+                yield opened[0], "\n".join(lines[opened[1] + 1 : number])
+                opened = None
+
     def _tool(self, command: str, tools: Sequence[Tool]) -> Action | None:
-        match = self._call.fullmatch(command)
+        match = self._call.fullmatch(command.strip())
         tool = next((t for t in tools if match and t.name == match[1] and t.name != "bash"), None)
         if match is None or tool is None:
             return None
@@ -132,7 +152,7 @@ class Fenced(_Textual):
             return None if tool.parameters.get("required") else Action(tool.name)
         try:
             arguments = json.loads(match[2])
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return Action(tool.name, arguments)
 
@@ -149,7 +169,8 @@ class Xml(_Textual):
         if match is None:
             raise MalformedReplyError(f'Your reply held no <action tool="...">. The tools are: {_names(tools)}.')
         rest = text[match.end() :]
-        if self._open.search(rest):
+        ended = 0 if match[2] else rest.find("</action>")
+        if ended >= 0 and self._open.search(rest, ended):
             raise MalformedReplyError("Your reply held more than one <action>. Give exactly one.")
         if match[2]:
             return Action(match[1])
@@ -235,8 +256,9 @@ def _names(tools: Sequence[Tool]) -> str:
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The outermost JSON objects in a text."""
     decoder = json.JSONDecoder(strict=False)
-    at = text.find("{")
-    while at >= 0:
+    at, tried = text.find("{"), 0
+    while at >= 0 and tried < _MOST_BRACES:
+        tried += 1
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
@@ -257,5 +279,5 @@ def _typed(text: str, kind: object) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

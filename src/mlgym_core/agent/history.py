@@ -13,8 +13,9 @@ from mlgym_core.models.base import Message, Reply
 
 CHARACTERS_PER_TOKEN = 4.0  #: until the service has reported a prompt's tokens
 _CUT_NOTE = 60
+_LARGEST = 10**9
 _RULES = {"all": "", "last_observations": "count", "token_window": "tokens", "newest_windows": ""}
-_WINDOW = re.compile(r"^\[File: (.+) \(\d+ lines? total\)\]", re.MULTILINE)
+_WINDOW = re.compile(r"\[File: (.+) \(\d+ lines? total\)\]\n")
 
 
 @frozen
@@ -84,8 +85,8 @@ class HistoryRule:
             raise ValueError(f"keep must be one of {', '.join(_RULES)}, not {self.keep!r}")
         for name in ("count", "tokens"):
             value = getattr(self, name)
-            if name == _RULES[self.keep] and value < 1:
-                raise ValueError(f"{self.keep} needs {name}, a positive whole number")
+            if name == _RULES[self.keep] and not 1 <= value <= _LARGEST:
+                raise ValueError(f"{self.keep} needs {name}, a whole number from 1 to {_LARGEST}")
             if name != _RULES[self.keep] and value:
                 raise ValueError(f"{self.keep} takes no {name}")
 
@@ -166,11 +167,17 @@ class Conversation:
         for message in messages:
             self._add("fixed", message)
 
-    def observe(self, *messages: Message) -> None:
-        """Add observations or corrective messages."""
+    def observe(self, *messages: Message, observation: str = "") -> None:
+        """Add observations or corrective messages.
+
+        Args:
+            messages: to be added.
+            observation: what a tool answered, without what the step template says beside it; one that begins with
+                the head of a file's window is a view of that file.
+        """
+        view = _WINDOW.match(observation)
         for message in messages:
-            views = _WINDOW.findall(message.content)
-            self._add("observation", message, views[-1] if views else None)
+            self._add("observation", message, view[1] if view else None)
 
     def reply(self, reply: Reply) -> int:
         """Add a reply, which the event ``model_reply`` records; returns its id."""

@@ -170,7 +170,7 @@ class ReactAgent:
                     f"\n[this action has now failed in the same way {count} times in a row; do something else: "
                     f"at {repeats.most} the run ends]"
                 )
-            talk.observe(_answer(text, call_id))
+            talk.observe(_answer(text, call_id), observation=result.observation)
         return None
 
 

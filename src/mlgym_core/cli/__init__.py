@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from mlgym_core.cli import baseline, check, clean, data, grade, image, new, options, pack, plugins, run, tasks
+from mlgym_core.cli.terminal import harmless
 from mlgym_core.errors import MLGymError, UsageError
 
 
@@ -114,5 +115,5 @@ _ABORT = typer.Abort
 def _fail(kind: str, message: str, code: int) -> None:
     if "--json" in sys.argv:
         typer.echo(json.dumps({"schema": 1, "error": {"type": kind, "message": message}}, ensure_ascii=False))
-    typer.echo(f"mlgym: {message}", err=True)
+    typer.echo(f"mlgym: {harmless(message)}", err=True)
     sys.exit(code)

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mlgym_core.cli.terminal import harmless
 from mlgym_core.result import RunResult
 
 
@@ -105,7 +106,7 @@ class RunProgress:
         self._say(f"the sandbox was kept; enter it with: {event['how_to_enter']}")
 
     def _say(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(harmless(text)), soft_wrap=True)
 
     def _line(self) -> str:
         elapsed = time.monotonic() - self._started
@@ -115,7 +116,7 @@ class RunProgress:
         )
 
     def _render(self) -> Text:
-        return Text(self._line(), overflow="ellipsis", no_wrap=True)
+        return Text(harmless(self._line()), overflow="ellipsis", no_wrap=True)
 
 
 def result_table(result: RunResult) -> Table:

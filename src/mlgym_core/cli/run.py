@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import typer
 
 from mlgym_core.cli import options
+from mlgym_core.cli.terminal import harmless
 
 if TYPE_CHECKING:
     from mlgym_core.plan import RunConfig
@@ -133,5 +134,5 @@ def _show(result: RunResult, as_json: bool) -> None:
     else:
         Console().print(result_table(result))
     if result.document["message"]:
-        typer.echo(f"mlgym: {result.document['message']}", err=True)
+        typer.echo(f"mlgym: {harmless(result.document['message'])}", err=True)
     typer.echo(f"record: {result.folder}", err=True)
