@@ -66,6 +66,7 @@ def test_a_task_loads_with_defaults(task_folder: Maker) -> None:
         (lambda t: t["submission"].update(paths=["../x"]), "inside the workspace"),
         (lambda t: t["submission"].update(paths=["/x"]), "inside the workspace"),
         (lambda t: t["submission"].update(paths=[]), "at least one"),
+        (lambda t: t["submission"].update(withheld=["other"]), "'other' is not among submission.paths"),
         (lambda t: t["submission"].update(kind="code"), "name the public file that runs it"),
         (lambda t: t["submission"].update(kind="code", player="absent.py"), "not among the public files"),
         (lambda t: t["baseline"].update(scores={"huge": {}}), "unknown size 'huge'"),

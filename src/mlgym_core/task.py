@@ -145,6 +145,7 @@ class Submission:
         kind: ``csv`` is graded as data; the other kinds are run, in a player box of their own.
         paths: files or folders of the workspace that are frozen; nothing else is taken.
         player: public file that runs the submission in the player box; required unless ``kind`` is ``csv``.
+        withheld: those of ``paths`` that players do not get; the grader sends them what they need of them.
         max_bytes: largest total size.
         max_files: most files.
     """
@@ -152,6 +153,7 @@ class Submission:
     kind: SubmissionKind
     paths: tuple[str, ...]
     player: str | None = None
+    withheld: tuple[str, ...] = ()
     max_bytes: int = 64 * 1024 * 1024
     max_files: int = 256
 

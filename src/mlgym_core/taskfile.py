@@ -74,6 +74,9 @@ def _submission_problem(task: Task) -> str | None:
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or path in ("", "."):
             return f"submission.paths: {path!r} must be a path inside the workspace"
+    for path in submission.withheld:
+        if path not in submission.paths:
+            return f"submission.withheld: {path!r} is not among submission.paths"
     if submission.kind != "csv" and not submission.player:
         return f"submission.player: a {submission.kind} submission is run, so name the public file that runs it"
     problem = _include_problem(task)

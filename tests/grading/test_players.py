@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any, cast
 
+import attrs
 import pytest
 from grading.boxes import (
     DOUBLE,
@@ -16,6 +17,7 @@ from grading.boxes import (
     PipeBackend,
     grade_code,
     grade_csv,
+    grade_files,
     make_task,
 )
 
@@ -46,6 +48,33 @@ def test_every_player_is_fresh_and_several_may_be_open(tmp_path: Path, backend: 
     grade = grade_code(tmp_path, backend, answer, text)
     assert grade.details["counts"] == [1, 1, 2, 1]
     assert len(backend.specs) == 4
+
+
+def test_players_are_prepared_side_by_side_and_withheld_files_stay_out_of_their_boxes(
+    tmp_path: Path, backend: PipeBackend
+) -> None:
+    text = HEAD + (
+        "peer.prepare_players(6)\n"
+        "seen = []\n"
+        "players = [peer.open_player() for _ in range(6)]\n"
+        "for player in players:\n"
+        "    seen += player.call(values=peer.buffer('<i4', [1])).buffers['values'].tolist()\n"
+        "held = open('submission/weights/0.bin').read()\n"
+        "peer.scored({'Score': 0}, details={'seen': seen, 'held': held})\n"
+    )
+    task = make_task(tmp_path / "task", text, "code", PLAYER)
+    submission = attrs.evolve(task.submission, paths=("answer.py", "weights/"), withheld=("weights/",))
+    answer = "import os\n\ndef play(values):\n    return [int(os.path.exists('weights'))]\n"
+    files = {"answer.py": answer, "weights/0.bin": "9"}
+    grade = grade_files(attrs.evolve(task, submission=submission), files, tmp_path, backend)
+    assert grade.details == {"seen": [0] * 6, "held": "9"}, grade
+    assert len(backend.specs) == 7
+
+
+def test_more_players_than_may_be_open_cannot_be_prepared(tmp_path: Path, backend: PipeBackend) -> None:
+    grade = grade_code(tmp_path, backend, HONEST, HEAD + "peer.prepare_players(9)\npeer.open_player()\n")
+    assert grade.outcome == "grader_error"
+    assert "9 players cannot be prepared" in grade.message
 
 
 def test_large_frames_go_both_ways(tmp_path: Path, backend: PipeBackend) -> None:

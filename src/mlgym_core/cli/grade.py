@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mlgym_core.cli import options
+from mlgym_core.cli.terminal import harmless
 
 
 def command(
@@ -54,9 +55,12 @@ def _print(document: dict[str, Any]) -> None:
         known = document["baseline"].get(name)
         beside = f"  (baseline {known['value']:g}, {known['source']})" if known else ""
         typer.echo(f"{name}: {value:.5g}{error}{beside}")
+    for name, value in document["details"].items():
+        if value is True:
+            typer.echo(f"note: {name.replace('_', ' ')}")
     if not document["sealed"]:
         typer.echo("not sealed: this backend does not isolate", err=True)
     if document["status"] != "scored":
-        typer.echo(f"mlgym: {document['status']}: {document['message']}", err=True)
+        typer.echo(harmless(f"mlgym: {document['status']}: {document['message']}"), err=True)
         if document["log"]:
-            typer.echo(f"grader's log:\n{document['log']}", err=True)
+            typer.echo(harmless(f"grader's log:\n{document['log']}"), err=True)

@@ -10,8 +10,9 @@ import io
 import struct
 import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
 from attrs import frozen
@@ -166,17 +167,25 @@ class Files:
         files: path inside -> content, or the host file that has it.
         archive: a canonical submission (:mod:`mlgym_core.grading.archive`) to add.
         prefix: where in the box the submission's files go (``submission/``, or empty).
+        without: files and folders of the submission that stay out.
 
     Raises:
         InfrastructureError: one of them cannot be read.
     """
 
-    def __init__(self, files: Mapping[str, bytes | Path], archive: Path | None = None, prefix: str = "") -> None:
+    def __init__(
+        self,
+        files: Mapping[str, bytes | Path],
+        archive: Path | None = None,
+        prefix: str = "",
+        without: Sequence[str] = (),
+    ) -> None:
+        self._lock = threading.Lock()
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed in close()
         try:
             with tarfile.open(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT) as packed:
                 if archive is not None:
-                    _copy_members(archive, prefix, files, packed)
+                    _copy_members(archive, prefix, files, packed, [PurePosixPath(path) for path in without])
                 for name, content in files.items():
                     data = content if isinstance(content, bytes) else content.read_bytes()
                     packed.addfile(_member(name, len(data)), io.BytesIO(data))
@@ -188,19 +197,32 @@ class Files:
     def pieces(self) -> Iterator[bytes]:
         """Length and content, in pieces of bounded size."""
         yield struct.pack(">Q", self._size)
-        self._file.seek(0)
-        while piece := self._file.read(_CHUNK):
+        offset = 0
+        while piece := self._piece(offset):
             yield piece
+            offset += len(piece)
+
+    def _piece(self, offset: int) -> bytes:
+        with self._lock:  # boxes are opened side by side
+            self._file.seek(offset)
+            return self._file.read(_CHUNK)
 
     def close(self) -> None:
         """Free the memory or the temporary file."""
         self._file.close()
 
 
-def _copy_members(archive: Path, prefix: str, reserved: Mapping[str, object], packed: tarfile.TarFile) -> None:
+def _copy_members(
+    archive: Path,
+    prefix: str,
+    reserved: Mapping[str, object],
+    packed: tarfile.TarFile,
+    without: Sequence[PurePosixPath],
+) -> None:
     with tarfile.open(archive, mode="r:") as submission:
         for member in submission:
-            if prefix + member.name not in reserved:
+            left_out = any(PurePosixPath(member.name).is_relative_to(path) for path in without)
+            if prefix + member.name not in reserved and not left_out:
                 packed.addfile(_member(prefix + member.name, member.size), submission.extractfile(member))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Literal
@@ -133,22 +134,26 @@ def _passed_on(frame: Frame) -> Frame:
     return Frame(header, frame.payload)
 
 
+_NO_PLAYERS = "the grader asked for a player, but the submission is data; see submission.kind"
+
+
 @define
 class Relay:
     """Serves one grader until it has a result.
 
     Attributes:
         grader: its link.
-        open_player: starts a player box whose submission may still be loading; ``None`` if the task has no players.
-        first: a player being opened ahead of the grader's asking.
+        start_player: begins to open a player box, whose submission may still be loading when it is open; ``None`` if
+            the task has no players.
+        ahead: players being opened before the grader asks for them.
         deadline: for the whole grading.
         player_deadline: for anything a player does, earlier than ``deadline`` so that the grader can still tell.
         limit: seconds from the start to ``player_deadline``, for messages.
     """
 
     grader: PeerLink
-    open_player: Callable[[], PeerLink] | None
-    first: Future[PeerLink] | None
+    start_player: Callable[[], Future[PeerLink]] | None
+    ahead: deque[Future[PeerLink]]
     deadline: float
     player_deadline: float
     limit: float
@@ -187,7 +192,9 @@ class Relay:
 
     def _serve(self, kind: object, frame: Frame) -> None:
         header = frame.header
-        if kind == "open":
+        if kind == "prepare":
+            self._prepare(header["count"])
+        elif kind == "open":
             self._answer(self._open(*self._until(header["timeout"])))
         elif kind == "send":
             self.players[header["player"]].send(frame, self.player_deadline)
@@ -204,16 +211,24 @@ class Relay:
         asked = time.monotonic() + timeout
         if asked <= self.player_deadline:
             return asked, f"{timeout:g} s"
-        used = sum(player.busy_seconds for player in self.players.values())
+        used = max((player.busy_seconds for player in self.players.values()), default=0.0)
         return self.player_deadline, f"the {self.limit:g} s of a grading (your code had used {used:.1f} s of them)"
 
+    def _prepare(self, count: int) -> None:
+        if self.start_player is None:
+            raise GraderFailedError(_NO_PLAYERS)
+        if isinstance(count, bool) or not 0 <= count <= MAX_PLAYERS - len(self.players):
+            raise ValueError(f"{count} players cannot be prepared beside {len(self.players)} open ones")
+        while len(self.ahead) < count:
+            self.ahead.append(self.start_player())
+
     def _open(self, deadline: float, limit: str) -> Frame | Failure:
-        if self.open_player is None:
-            raise GraderFailedError("the grader asked for a player, but the submission is data; see submission.kind")
+        if self.start_player is None:
+            raise GraderFailedError(_NO_PLAYERS)
         if len(self.players) >= MAX_PLAYERS:
             raise GraderFailedError(f"the grader has {MAX_PLAYERS} players open; close one before opening another")
-        link = self.first.result() if self.first is not None else self.open_player()
-        self.first, self.last = None, link
+        link = (self.ahead.popleft() if self.ahead else self.start_player()).result()
+        self.last = link
         player = RemotePlayer(link)
         failure = player.wait_ready(deadline, limit)
         if failure is not None:

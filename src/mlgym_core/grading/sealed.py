@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -143,16 +144,16 @@ class _Session:
     def run(self, with_player: bool) -> Grade:
         """Open the boxes, relay, and read the result."""
         limit = self.grader.task.limits.grading_seconds
-        first: Future[PeerLink] | None = None
+        ahead: deque[Future[PeerLink]] = deque()
         if with_player:
             self._player_files = self._keep(_player_files(self.grader.task, self.archive))
-            first = self._pool.submit(self._open_player)
+            ahead.append(self._start_player())
         link = self._pool.submit(self._open_grader).result()
         ready = time.monotonic()
         relay = Relay(
             link,
-            self._open_player if with_player else None,
-            first,
+            self._start_player if with_player else None,
+            ahead,
             deadline=ready + limit + GRACE_SECONDS,
             player_deadline=ready + limit,
             limit=limit,
@@ -169,6 +170,9 @@ class _Session:
     def _open_grader(self) -> PeerLink:
         files = self._keep(_grader_files(self.grader, self.archive, self.split))
         return self._open("grader", "private/grade.py", files, None)
+
+    def _start_player(self) -> Future[PeerLink]:
+        return self._pool.submit(self._open_player)
 
     def _open_player(self) -> PeerLink:
         entry = self.grader.task.submission.player
@@ -234,7 +238,7 @@ def _player_files(task: Task, archive: Archive) -> Files:
         for name, path in task.public_files().items()
         if name == task.submission.player or not any(PurePosixPath(name).is_relative_to(one) for one in declared)
     }
-    return Files({**files, **_LIBRARY}, archive.path)
+    return Files({**files, **_LIBRARY}, archive.path, without=task.submission.withheld)
 
 
 def _mounts(role: Role, data: GradingData | None) -> tuple[Mount, ...]:

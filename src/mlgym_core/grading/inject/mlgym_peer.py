@@ -191,6 +191,11 @@ def open_player(timeout: float = 120.0) -> Player:
     return Player(header["player"])
 
 
+def prepare_players(count: int) -> None:
+    """Begin to start players side by side, so that the next ``count`` calls of :func:`open_player` find them ready."""
+    _Box.channel.send({"type": "prepare", "count": count})
+
+
 def _ask(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Buffer]]:
     _Box.channel.send(request)
     answer, buffers = _Box.channel.receive()
