@@ -19,11 +19,13 @@ from support import PluginFolder
 from mlgym_core import Action, Episode, RunConfig, open_episode, read_result, run
 from mlgym_core.agent.budget import Budget
 from mlgym_core.backends import choose
+from mlgym_core.cli.progress import result_table
 from mlgym_core.errors import BackendUnavailableError, InvalidSubmissionError, RecordError, UsageError
 from mlgym_core.grading.sealed import derive_seed
 from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
 from mlgym_core.plugins import Registry
 from mlgym_core.record import read_events
+from mlgym_core.result import RunResult
 from mlgym_core.runner import grade_folder
 from mlgym_core.sandbox.local import LocalBackend
 from mlgym_core.task import SPLITS, Task
@@ -38,7 +40,8 @@ try:
     value = float(open("submission/answer.csv").read())
 except ValueError as error:
     raise peer.InvalidSubmission(f"answer.csv is not a number: {error}") from error
-peer.scored({"Score": value if job.split == "test" else value / 10})
+score = value if job.split == "test" else value / 10
+peer.scored({"Score": score}, details={"too_good": value > 8, "value": value})
 """
 
 
@@ -81,6 +84,20 @@ def test_a_submitted_run_is_scored_on_test(play: Callable[..., dict[str, Any]]) 
     assert document["scores"]["test"] == {"Score": 7.0}
     assert document["scores"]["best_attempt"]["Score"] == 7.0
     assert read_result(document["folder"])["scores"] == document["scores"]
+
+
+def test_what_the_grader_told_is_in_the_result_and_its_flags_are_shown(
+    play: Callable[..., dict[str, Any]], task: Task, tmp_path: Path
+) -> None:
+    document = play([put(9), SUBMIT])
+    assert document["details"] == {"too_good": True, "value": 9.0}
+    table = result_table(RunResult(document, document["folder"]))
+    assert "flagged by the grader: too good" in str(table.caption)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "answer.csv").write_text("9")
+    words = ["grade", str(task.folder), str(tmp_path / "mine"), "--backend", "local"]
+    done = subprocess.run([sys.executable, "-m", "mlgym_core", *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["Score: 9", "flagged by the grader: too good"]
 
 
 def test_the_best_attempt_is_the_best_of_all_accepted_on_test(play: Callable[..., dict[str, Any]]) -> None:

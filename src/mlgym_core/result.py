@@ -81,6 +81,17 @@ def scores(task: Task, attempts: Sequence[Attempt], submitted: Attempt | None) -
     }
 
 
+def details(submitted: Attempt | None) -> dict[str, Any]:
+    """What the grader told beside the scores of the submission that counts."""
+    final = _grade(submitted, "test") if submitted else None
+    return dict(final.details) if final else {}
+
+
+def flags(document: Mapping[str, Any]) -> list[str]:
+    """Names of the details that are true, in words: what whoever reads a score should know (``not learned``)."""
+    return [name.replace("_", " ") for name, value in document["details"].items() if value is True]
+
+
 def grade_document(task: Task, size: str, grade: Grade, backend: str, missing: Sequence[str]) -> dict[str, Any]:
     """A grading outside a run, in the terms of ``result.json``."""
     return {

@@ -29,7 +29,7 @@ from mlgym_core.grading.sealed import Grader
 from mlgym_core.plan import SECRET_BYTES, Plan, RunConfig, find_task, make_plan
 from mlgym_core.plugins import Registry
 from mlgym_core.record import REASONS, Listener, Redactor, RunRecord, new_run_id
-from mlgym_core.result import RunResult, baseline_of, grade_document, improvement, scores
+from mlgym_core.result import RunResult, baseline_of, details, grade_document, improvement, scores
 from mlgym_core.sandbox.base import Backend, PreparedImage, Progress
 from mlgym_core.task import DEFAULT_SIZE, Split, Task
 
@@ -192,6 +192,7 @@ class _Execution:
             "message": self._message,
             "steps": episode.steps,
             "scores": found,
+            "details": details(episode.submitted),
             "primary_metric": plan.task.primary.name,
             "baseline": baseline_of(plan.task, plan.config.size),
             "improvement": improvement(plan.task, plan.config.size, found["test"].get(plan.task.primary.name)),

@@ -48,6 +48,8 @@ def command(
 
 
 def _print(document: dict[str, Any]) -> None:
+    from mlgym_core.result import flags
+
     scores = document["scores"]
     errors = scores["test_standard_error"]
     for name, value in scores["test"].items():
@@ -55,9 +57,8 @@ def _print(document: dict[str, Any]) -> None:
         known = document["baseline"].get(name)
         beside = f"  (baseline {known['value']:g}, {known['source']})" if known else ""
         typer.echo(f"{name}: {value:.5g}{error}{beside}")
-    for name, value in document["details"].items():
-        if value is True:
-            typer.echo(f"note: {name.replace('_', ' ')}")
+    for flag in flags(document):
+        typer.echo(f"flagged by the grader: {flag}")
     if not document["sealed"]:
         typer.echo("not sealed: this backend does not isolate", err=True)
     if document["status"] != "scored":

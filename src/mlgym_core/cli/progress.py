@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlgym_core.cli.terminal import harmless
-from mlgym_core.result import RunResult
+from mlgym_core.result import RunResult, flags
 
 
 class RunProgress:
@@ -150,7 +150,8 @@ def result_table(result: RunResult) -> Table:
     cost = f"${document['cost']['usd']:.2f}" + ("" if document["cost"]["known"] else " or more")
     tokens = document["tokens"]["prompt"] + document["tokens"]["completion"]
     sealed = "sealed" if document["sealed"] else "NOT sealed"
-    table.caption = f"{document['steps']} steps, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}"
+    flagged = "".join(f", flagged by the grader: {flag}" for flag in flags(document))
+    table.caption = f"{document['steps']} steps, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}{flagged}"
     return table
 
 
