@@ -144,6 +144,46 @@ def test_a_request_of_an_action_that_was_cut_off_is_not_lost(episode: Episode) -
     assert (result.info["status"], result.info["requested"]) == ("timed_out", "validate")
 
 
+LONG = "\u4e16" * 60
+LOSES_THE_STATE = [
+    f"mkdir -p {LONG}/{LONG}/{LONG}/{LONG}/{LONG}/{LONG}/{LONG}; cd {LONG}/*/*/*/*/*/*; create a; cd ~-",
+    "umask 777",
+    "export MLGYM_TOOLS_STATE=/tmp/elsewhere",
+    "cd; submit() { env -i PATH=$PATH submit; }",
+]
+
+
+@pytest.mark.parametrize("before", LOSES_THE_STATE)
+def test_no_request_is_lost(episode: Episode, before: str) -> None:
+    result = episode.step(f"echo 5 > answer.csv; {before}; submit")
+    assert (result.done, result.info.get("requested")) == (True, "submit"), result.observation
+
+
+@pytest.mark.isolation
+@pytest.mark.parametrize("before", LOSES_THE_STATE)
+def test_no_request_is_lost_in_a_namespace(task_folder: Callable[..., Path], out: Path, before: str) -> None:
+    try:
+        backend = LocalBackend(isolate=True)
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    task = load_task_folder(task_folder(grade=GRADE))
+    with open_episode(RunConfig(task, backend=backend, allow_unsafe=True, out=out)) as opened:
+        opened.reset()
+        result = opened.step(f"echo 5 > answer.csv; {before}; submit")
+    assert (result.done, result.info.get("requested")) == (True, "submit"), result.observation
+
+
+def test_several_published_edits_in_one_action_do_nothing(episode: Episode) -> None:
+    call(episode, "create", path="a", text="1\n2\n3\n")
+    edit, insert = "edit 1:1\nA\nend_of_edit", "insert 3\nE\nend_of_insert"
+    for command in (f"{edit}\n{insert}", f"{insert}\n{edit}", f"{edit}\n{edit}\n", f"{edit}\ncat a"):
+        result = episode.step(command)
+        assert "an action" in result.observation, command
+        assert episode.read_file("a", 100) == b"1\n2\n3\n"
+    assert "lines total" in episode.step(f"{edit}\r\n \n").observation
+    assert episode.read_file("a", 100) == b"A\n2\n3\n"
+
+
 def test_an_invalid_submission_on_request_ends_nothing(episode: Episode) -> None:
     result = episode.step("submit")
     assert (result.done, result.info["outcome"]) == (False, "invalid_submission")
@@ -187,6 +227,7 @@ def test_the_tools_work_in_a_container(out: Path) -> None:
         assert episode.step("exit 1").open_file == "/workspace/strategy.py"
         assert shown(call(episode, "goto", line=1).observation) == first
         assert "Permission denied" in episode.step('echo > "$(command -v open)"').observation
+        episode.step("export MLGYM_TOOLS_STATE=/tmp/elsewhere")
         result = episode.step("python3 -c 'import os; os.system(\"submit\")'")
         assert (result.done, result.info["outcome"]) == (True, "scored")
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 
 import pytest
 from tools.toolbox import Toolbox, shown
+
+from mlgym_core.tools.scripts.agent_tools import find
 
 
 @pytest.fixture
@@ -96,6 +100,25 @@ def test_find_file_below_a_folder(tree: Toolbox) -> None:
     assert tree.call("find_file", name="")[0] == 1
 
 
+@pytest.mark.parametrize(("tool", "argument"), [("search_dir", "term"), ("find_file", "name")])
+def test_the_deadline_holds_within_a_folder(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch, tool: str, argument: str
+) -> None:
+    for number in range(50):
+        box.write(f"{number:02}", "needle\n")
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    text = {"term": "needle", "name": "*"}[argument]
+    output = find.COMMANDS[tool].run({argument: text, "dir": str(box.workspace)}).decode()
+    assert len(listed(box, output)) == 20
+    assert output.splitlines()[21] == "[stopped after 20 s; search a smaller folder]"
+
+
+def test_half_a_surrogate_pair_is_no_name(box: Toolbox) -> None:
+    code, output = box.call("find_file", name="\ud800")
+    assert (code, "lone surrogate" in output) == (1, True)
+
+
 def test_odd_names_stay_on_one_line(box: Toolbox) -> None:
     for name in ("new\nline", "\udcff", "\u4e16"):
         box.write(name, "needle\n")
@@ -147,7 +170,7 @@ def test_filemap_shows_definitions_with_their_signatures(box: Toolbox) -> None:
     code, output = box.run("filemap", "a.py")
     assert code == 0
     assert output.splitlines() == [
-        f"[File: {box.workspace}/a.py (34 lines total)]",
+        f"[Outline: {box.workspace}/a.py (34 lines total)]",
         "5:@decorator(",
         "6:    1,",
         "7:)",
@@ -173,6 +196,11 @@ def test_filemap_of_what_has_no_outline(box: Toolbox) -> None:
     box.write("deep.py", "x = " + "-" * 100_000 + "1\n")
     code, output = box.call("filemap", file="deep.py")
     assert (code, "nested too deeply" in output) == (1, True)
+    box.write("returns.py", b"x = 1\rdef f():\r    pass\rdef g(): pass\r")
+    code, output = box.run("filemap", "returns.py")
+    assert (code, "carriage returns" in output) == (1, True)
+    box.write("both.py", b"x = 1\r\ndef f(): pass\r\n")
+    assert shown(box.run("filemap", "both.py")[1]) == {2: "def f(): pass"}
     box.write("long.py", "def f(): pass\n" * 600)
     assert "100 more lines of the outline" in box.run("filemap", "long.py")[1]
     assert box.run("filemap", "missing.py")[0] == 1

@@ -141,9 +141,9 @@ def test_the_state_names_file_and_request() -> None:
         ("edit 1:2\na\nb\nend_of_edit\n", "edit 1:2 <<'END'\na\nb\nEND"),
         ("  insert 3\na\nend_of_insert", "insert 3 <<'END'\na\nEND"),
         ("edit 3:3\nend_of_edit\n", "edit 3:3 --delete"),
-        ("edit 1:2\nend_of_edit\nend_of_edit", "edit 1:2 <<'END'\nend_of_edit\nEND"),
+        ("edit 1:2\r\na\r\nend_of_edit\r\n", "edit 1:2 <<'END'\na\r\nEND"),
+        ("edit 1:2\n end_of_edit\nend_of_edits\nend_of_edit", "edit 1:2 <<'END'\n end_of_edit\nend_of_edits\nEND"),
         ("edit 1:2 <<'EOF'\na\nEOF", None),
-        ("edit 1:2\na\nend_of_edit\nls", None),
         ("cat <<'EOF'\nedit 1:2\na\nend_of_edit\nEOF", None),
         ("ls; edit 1:2\na\nend_of_edit", None),
     ],
@@ -155,6 +155,12 @@ def test_the_published_form_of_an_edit_is_understood(command: str, run: str | No
     else:
         end = text.rpartition("\n")[2]
         assert text == run.replace("END", end)
+
+
+@pytest.mark.parametrize("after", ["ls", "end_of_edit", "edit 5:5\nb\nend_of_edit", "insert 5\nb\nend_of_insert"])
+def test_a_published_edit_is_alone_in_its_action(after: str) -> None:
+    with pytest.raises(ToolArgumentError, match="one edit an action"):
+        with_input(f"edit 1:2\na\nend_of_edit\n{after}")
 
 
 def test_an_unusual_end_is_told() -> None:

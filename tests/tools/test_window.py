@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from tools.toolbox import Toolbox, shown
 
+from mlgym_core.tools.scripts.agent_tools import state
+from mlgym_core.tools.scripts.agent_tools.command import Refused
+
 ODD_NAMES = [
     "-x.txt",
     "two words",
@@ -123,6 +126,7 @@ def test_what_cannot_be_opened_is_said_clearly(box: Toolbox) -> None:
         finally:
             os.chdir(old)
         for path, word in {
+            "/proc/self/mem": "cannot be read",
             "missing": "does not exist",
             ".": "a directory",
             "pipe": "a pipe",
@@ -170,8 +174,37 @@ def test_the_state_is_a_short_line_of_ascii(box: Toolbox) -> None:
     assert json.loads(line) == {"open": str(path), "line": 284}
 
 
+def test_a_state_too_long_to_be_told_keeps_its_request_and_the_open_file(box: Toolbox) -> None:
+    folder = "/".join(["\u4e16" * 60] * 7)
+    path = box.write(f"{folder}/a", numbers(3))
+    assert box.run("open", os.fsencode(path))[0] == 0
+    assert box.run("submit")[0] == 0
+    box.run("goto", "2")
+    first, second = box.state.read_bytes().splitlines()
+    request = json.loads(first)["request"]
+    assert (len(first) <= 2048, request["tool"]) == (True, "submit")
+    assert json.loads(second) == {"open": str(path), "line": 1, "request": request}
+    assert box.run("edit", "2:2", text="two\n")[0] == 0
+    assert path.read_text() == "line 1\ntwo\nline 3\n"
+    box.write("b", "x")
+    box.run("open", "b")
+    assert box.state.read_bytes().count(b"\n") == 1
+
+
+def test_the_state_can_be_read_whatever_the_agents_mask(box: Toolbox) -> None:
+    box.state.parent.rename(box.workspace / "compiled")
+    script = "umask 777; submit; umask 022; create new; stat -c %a new"
+    done = subprocess.run(["sh", "-c", script], cwd=box.workspace, env=box.env, capture_output=True, check=False)
+    assert done.stdout.endswith(b"\n644\n")
+    assert [path.stat().st_mode & 0o777 for path in (box.state.parent, box.state)] == [0o700, 0o600]
+
+
 @pytest.mark.parametrize(
-    "spoilt", [b"", b"{", b"[]", b"\xff", b'{"open": 1}', b'{"open": "x", "line": "y"}', b"[" * 5000]
+    "spoilt",
+    [
+        *(b"", b"{", b"[]", b"\xff", b'{"open": 1}', b'{"open": "x", "line": "y"}', b"[" * 5000),
+        *(b'{"open": "/a\\u0000b"}', b'{"open": "/\\ud800"}', b'{"request": {"id": [{}], "tool": "submit"}}'),
+    ],
 )
 def test_a_spoilt_state_is_as_good_as_none(box: Toolbox, spoilt: bytes) -> None:
     box.write("a", "x\n")
@@ -189,6 +222,68 @@ def test_without_a_place_for_the_state_it_is_said(box: Toolbox) -> None:
     del box.env["MLGYM_TOOLS_STATE"]
     code, output = box.run("open", "a")
     assert (code, "MLGYM_TOOLS_STATE is not set" in output) == (1, True)
+
+
+@pytest.mark.parametrize("broken", ["/proc/no/tools", None])
+def test_a_change_that_was_made_is_not_called_refused(box: Toolbox, broken: str | None) -> None:
+    path = box.write("a", "x\n")
+    if broken is None:
+        del box.env["MLGYM_TOOLS_STATE"]
+    else:
+        box.env["MLGYM_TOOLS_STATE"] = broken
+    for words in (["replace", "x", "y", "a"], ["create", "new"]):
+        code, output = box.run(*words)
+        assert (code, "the change was made, but" in output) == (0, True), output
+    assert path.read_text() == "y\n"
+    for name in ("validate", "submit"):
+        code, output = box.run(name)
+        assert (code, f"{name} could not be noted, and will not be done" in output) == (1, True)
+
+
+def test_without_room_for_a_second_state_the_first_is_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGYM_TOOLS_STATE", str(tmp_path / "tools"))
+    state.save(open="/a/longer/path", line=7)
+    (tmp_path / f"tools.{os.getpid()}").mkdir()  # the place of the second one is taken
+    with pytest.raises(Refused):
+        state.save(open="/a")
+    (tmp_path / f"tools.{os.getpid()}").rmdir()
+    (tmp_path / f"tools.{os.getpid()}").symlink_to("/dev/full")
+    state.save(open="/a")
+    assert state.load() == {"open": "/a", "line": 7}
+
+
+def test_an_answer_that_cannot_be_written_is_no_traceback(box: Toolbox) -> None:
+    path = box.write("a", "x\n")
+    box.run("open", "a")
+    script = "edit 1:1 <<E >/dev/full\ny\nE\necho $?; goto 9 >&-; echo $?"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=box.workspace, env=box.env, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, path.read_text()) == ("1\n1\n", "y\n")
+    assert done.stderr.splitlines() == [
+        "what was asked for is done, but the answer could not be written: No space left on device",
+        "goto refused, and the answer could not be written: Bad file descriptor",
+    ]
+
+
+def test_a_pipe_that_another_process_made_nonblocking_is_waited_for(box: Toolbox) -> None:
+    box.write("a", ("y" * 900 + "\n") * 100)
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    os.set_blocking(reading, True)
+    with subprocess.Popen([box.folder / "open", "a"], cwd=box.workspace, env=box.env, stdout=writing) as process:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            output = file.read()
+    assert (process.returncode, output.count(b"\n")) == (0, 101)
+
+
+def test_a_fault_of_a_tool_is_one_line(box: Toolbox) -> None:
+    library = box.own_scripts() / "lib" / "agent_tools" / "window.py"
+    library.write_text("raise LookupError('two\\nlines')\n")
+    code, output = box.run("goto", "1")
+    assert (code, output.count("\n"), output.startswith("goto failed: LookupError: two lines;")) == (1, 1, True)
 
 
 def test_without_python_it_is_said(box: Toolbox) -> None:

@@ -400,7 +400,7 @@ class DockerSandbox:
                     archives.add_folder(archive, f"{WORKSPACE}/{parent}", _UID)
                 mode = 0o755 if os.access(source, os.X_OK) else 0o644
                 archives.add_file(archive, f"{WORKSPACE}/{path}", source.read_bytes(), _UID, mode)
-            toolfiles.pack(self._spec.tools, archive)
+            toolfiles.pack(self._spec.tools, archive, toolfiles.state_file(_STATE))
             passwd = archives.passwd(self._api, self._container, self._spec.image.digest, _UID, _HOME)
             if passwd is not None:
                 archives.add_file(archive, "/etc/passwd", passwd, 0, 0o644)

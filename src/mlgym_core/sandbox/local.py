@@ -161,7 +161,7 @@ class LocalSandbox:
             state = _SHELL_STATE if isolate else str(scratch.memory_folder(self._place.folder))
             env = self._place.environment(self.workdir)
             if spec.tools:
-                toolfiles.copy(spec.tools, self._place.folder / "tools")
+                toolfiles.copy(spec.tools, self._place.folder / "tools", toolfiles.state_file(state))
                 env = toolfiles.first_on_path(self.tools, env)
             self._shell = Shell(self._connect, self._kill, env=env, workdir=self.workdir, state_dir=state)
         except BaseException as error:

@@ -22,6 +22,7 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from mlgym_core.errors import SandboxLostError
+from mlgym_core.sandbox import toolfiles
 from mlgym_core.sandbox.base import ActionResult, ActionStatus, Captured, Connection, ConnectionClosed
 from mlgym_core.sandbox.dialects import DIALECTS, Ash, Bash, inline, quote, read_command, script
 from mlgym_core.sandbox.exchange import Exchange
@@ -112,7 +113,7 @@ class Shell:
     ) -> None:
         self._connect = connect
         self._kill = kill
-        self._env = {**env, "MLGYM_TOOLS_STATE": f"{state_dir}/tools"}
+        self._env = {**env, "MLGYM_TOOLS_STATE": toolfiles.state_file(state_dir)}
         self._workdir = self._directory = workdir
         self._tools_state = ""
         self._state_dir = state_dir

@@ -15,14 +15,26 @@ from mlgym_core.sandbox.workspace import relative
 
 FOLDER = "/agent-tools"  #: in boxes with a file system of their own; below no folder that an image may bring along
 
+_STATE = ".state"
+
+
+def state_file(folder: str) -> str:
+    """Path of the tools' state below the shell's own folder, as seen inside."""
+    return f"{folder}/tools"
+
 
 def first_on_path(folder: str, env: Mapping[str, str]) -> dict[str, str]:
     """The environment with the tools' folder first on its ``PATH``."""
     return {**env, "PATH": f"{folder}:{env['PATH']}"}
 
 
-def copy(tools: Mapping[str, Path], folder: Path) -> None:
+def copy(tools: Mapping[str, Path], folder: Path, state: str = "") -> None:
     """Make the tools' folder on this machine, readable for everybody.
+
+    Args:
+        tools: path inside -> host file.
+        folder: to be made.
+        state: path of the tools' state, as seen inside; written beside them. Without it they go by their variable.
 
     Raises:
         InfrastructureError: a file cannot be copied.
@@ -36,19 +48,28 @@ def copy(tools: Mapping[str, Path], folder: Path) -> None:
             else:
                 shutil.copyfile(member.source, target)
             target.chmod(member.mode)
+        if state:
+            (folder / _STATE).write_text(f"{state}\n", "utf-8")
+            (folder / _STATE).chmod(0o644)
         folder.chmod(0o755)
     except OSError as error:
         raise InfrastructureError(f"the agent's tools could not be put into the box: {error}") from error
 
 
-def pack(tools: Mapping[str, Path], archive: tarfile.TarFile) -> None:
+def pack(tools: Mapping[str, Path], archive: tarfile.TarFile, state: str) -> None:
     """Add the tools' folder to an archive that is unpacked at the root, owned by root.
+
+    Args:
+        tools: path inside -> host file.
+        archive: written to.
+        state: path of the tools' state, as seen inside; written beside them.
 
     Raises:
         InfrastructureError: a file cannot be read.
     """
     if tools:
         archives.add_folder(archive, FOLDER, 0)
+        archives.add_file(archive, f"{FOLDER}/{_STATE}", f"{state}\n".encode(), 0, 0o644)
     for member in _members(tools):
         path = f"{FOLDER}/{member.path}"
         try:

@@ -13,7 +13,8 @@ from mlgym_core.tools.scripted import describe
 
 # The form that published agents have learnt; without this the shell would run the text line by line.
 _PUBLISHED_FORM = re.compile(
-    r"\s*(edit[ \t]+\d+:\d+|insert[ \t]+\d+)[ \t]*\n(.*\n)?(?:end_of_edit|end_of_insert)\s*", re.DOTALL
+    r"\s*(edit[ \t]+\d+:\d+|insert[ \t]+\d+)[ \t]*\r?\n(.*?)^(?:end_of_edit|end_of_insert)[ \t]*\r?$(.*)",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -31,10 +32,19 @@ def bash(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
 
 
 def with_input(command: str) -> str:
-    """A command in the published form as one that the shell understands; any other as it is."""
+    """A command in the published form as one that the shell understands; any other as it is.
+
+    Raises:
+        ToolArgumentError: it is not the only one, so that its text cannot be told from what follows.
+    """
     match = _PUBLISHED_FORM.fullmatch(command)
     if match is None:
         return command
+    if match[3].strip():
+        raise ToolArgumentError(
+            f"one {match[1].split()[0]} an action, and nothing after its end; nothing was done. Line numbers change "
+            "with every edit: look at the new ones first. Text that holds the closing line itself needs a here-document"
+        )
     if not match[2]:
         return f"{match[1]} --delete"
     end = f"end_{secrets.token_hex(8)}"

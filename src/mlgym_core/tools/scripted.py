@@ -129,12 +129,12 @@ def _installed(tool: str, name: str) -> Path:
 
 @frozen
 class ToolsState:
-    """What scripts tell the host: a line of JSON in the file that ``MLGYM_TOOLS_STATE`` names in the sandbox.
+    """What scripts tell the host: the first line, JSON, of the file that ``MLGYM_TOOLS_STATE`` names in the sandbox.
 
     The agent may write anything there, and gains nothing by it: a request does what a call of the tool does.
 
     Attributes:
-        open_file: path of the open file.
+        open_file: path of the open file; not told where it is too long.
         request: id and tool of the newest request to the host.
     """
 

@@ -70,7 +70,8 @@ def _apply(view: View, what: str, start: int, end: int, new: Sequence[bytes]) ->
     files.write(view.path, after.to_bytes())
     count = f"{len(new)} line{'' if len(new) == 1 else 's'}"
     done = f"lines {start} to {end} became {count}" if end >= start else f"inserted {count} after line {end}"
-    return show(View(view.path, after, around(start, len(new))), [f"{done}; is this what you meant?", *remarks])
+    notes = [f"{done}; is this what you meant?", *remarks]
+    return show(View(view.path, after, around(start, len(new))), notes, changed=True)
 
 
 def _edit(arguments: Mapping[str, Any]) -> bytes:
@@ -124,7 +125,7 @@ def _substitute(view: View, data: bytes, old: bytes, new: bytes, places: Sequenc
     remarks = check(view.path, "replacement", before=view.lines, after=after, region=region, count=max(0, count))
     files.write(view.path, after.to_bytes())
     done = "replaced once" if len(places) == 1 else f"replaced {len(places)} times"
-    return show(View(view.path, after, around(start)), [f"{done}, from line {start} on", *remarks])
+    return show(View(view.path, after, around(start)), [f"{done}, from line {start} on", *remarks], changed=True)
 
 
 def _places(data: bytes, old: bytes) -> list[int]:

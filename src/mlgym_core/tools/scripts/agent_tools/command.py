@@ -60,17 +60,30 @@ class Command:
 
 def main(name: str, words: Sequence[str]) -> int:
     """Run a tool and print its answer; returns the exit code: 0 done, 1 refused, 2 wrong usage."""
-    module = __import__(f"{__package__}.{_MODULES[name]}", fromlist=["COMMANDS"])
-    command: Command = module.COMMANDS[name]
+    code, text = _answer(name, words)
+    reason = _say(1, text)
+    if not reason:
+        return code
+    deed = "what was asked for is done, but" if code == 0 else f"{name} refused, and"
+    _say(2, f"{deed} the answer could not be written: {reason}".encode())
+    return code or 1
+
+
+def _answer(name: str, words: Sequence[str]) -> tuple[int, bytes]:
     try:
-        say(command.run(_arguments(command, list(words))))
-    except Usage as refusal:
-        say(f"{refusal}\nusage: {command.usage}".encode("utf-8", "surrogateescape"))
-        return 2
-    except Refused as refusal:
-        say(str(refusal).encode("utf-8", "surrogateescape"))
-        return 1
-    return 0
+        module = __import__(f"{__package__}.{_MODULES[name]}", fromlist=["COMMANDS"])
+        command: Command = module.COMMANDS[name]
+        try:
+            return 0, command.run(_arguments(command, list(words)))
+        except Usage as refusal:
+            return 2, f"{refusal}\nusage: {command.usage}".encode("utf-8", "surrogateescape")
+        except Refused as refusal:
+            return 1, str(refusal).encode("utf-8", "surrogateescape")
+    except Exception as error:
+        text = " ".join(f"{name} failed: {type(error).__name__}: {error}".split())
+        return 1, f"{text}; look at the files before going on with the shell's own commands".encode(
+            "utf-8", "backslashreplace"
+        )
 
 
 def _arguments(command: Command, words: list[str]) -> Mapping[str, Any]:
@@ -90,14 +103,22 @@ def _arguments(command: Command, words: list[str]) -> Mapping[str, Any]:
         raise Usage("these arguments do not fit") from error
 
 
-def say(text: bytes) -> None:
-    """Print, whether or not anybody still reads."""
+def _say(descriptor: int, text: bytes) -> str:
+    """Print, whether or not anybody still reads; returns why that failed, if it did."""
     rest = memoryview(text if text.endswith(b"\n") else text + b"\n")
     try:
         while rest:
-            rest = rest[os.write(1, rest) :]
+            try:
+                rest = rest[os.write(descriptor, rest) :]
+            except BlockingIOError:  # another process has changed the mode of the pipe they share
+                import select
+
+                select.select([], [descriptor], [])
     except BrokenPipeError:
-        pass
+        return ""
+    except OSError as error:
+        return str(error.strerror)
+    return ""
 
 
 # Arguments by name.

@@ -54,6 +54,8 @@ def read(path: str) -> Lines:
             raise Refused(f"{name(path)} is larger than {MOST_BYTES >> 20} MiB; use `grep`, `head` or `sed -n` on it")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise Refused(_why_not(path, error)) from error
     finally:
         os.close(descriptor)
     if b"\0" in data:

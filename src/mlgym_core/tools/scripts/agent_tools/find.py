@@ -7,7 +7,7 @@ import os
 import time
 
 from . import files
-from .command import Command, Refused, content_of, counted, text_of
+from .command import Command, Refused, content_of, counted, encoded, text_of
 from .lines import name, numbered
 from .window import current
 
@@ -42,21 +42,27 @@ class _Walk:
     def __iter__(self) -> Iterator[os.DirEntry[str]]:
         folders = [self._top]
         while folders:
-            if time.monotonic() > self._deadline:
-                self.late = True
-                return
-            try:
-                with os.scandir(folders.pop()) as listing:
-                    entries = sorted(listing, key=lambda entry: entry.name)
-            except OSError:
-                self.closed += 1
-                continue
-            kept = [entry for entry in entries if self._hidden or not entry.name.startswith(".")]
-            for entry in kept:
-                if not entry.is_dir(follow_symlinks=False):
+            below = []
+            for entry, is_folder in self._listed(folders.pop()):
+                if time.monotonic() > self._deadline:
+                    self.late = True
+                    return
+                if is_folder:
+                    below.append(entry.path)
+                else:
                     yield entry
-            # The last one in is the first one out.
-            folders += [entry.path for entry in reversed(kept) if entry.is_dir(follow_symlinks=False)]
+            folders += reversed(below)  # the last one in is the first one out
+
+    def _listed(self, folder: str) -> list[tuple[os.DirEntry[str], bool]]:
+        """What lies in a folder, and whether each is a folder itself."""
+        try:
+            with os.scandir(folder) as listing:
+                kept = [entry for entry in listing if self._hidden or not entry.name.startswith(".")]
+                kept.sort(key=lambda entry: entry.name)
+                return [(entry, entry.is_dir(follow_symlinks=False)) for entry in kept]
+        except OSError:
+            self.closed += 1
+            return []
 
     def remarks(self) -> list[str]:
         """What the agent should know about the result."""
@@ -92,6 +98,7 @@ def _count(number: int, what: str) -> str:
 
 def _find_file(arguments: Mapping[str, Any]) -> bytes:
     pattern, top = text_of(arguments, "name"), _folder(arguments)
+    encoded(pattern, "the name")
     if not pattern:
         raise Refused("the name is empty; give a file's name or a pattern such as '*.py'")
     walk = _Walk(top, hidden=True)

@@ -21,12 +21,17 @@ _KINDS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def _filemap(arguments: Mapping[str, Any]) -> bytes:
     path = files.absolute(text_of(arguments, "file"))
     lines = files.read(path)
+    if any(b"\r" in line[:-1] for line in lines.lines):
+        raise Refused(
+            f"{name(path)} has no outline: Python takes its carriage returns for line ends, the tools do not; "
+            "convert it with `tr '\\r' '\\n'`"
+        )
     tree = _parsed(path, lines)
     rows: list[bytes] = []
     for node in _definitions(tree):
         rows += _headline(node, lines)
     total = len(lines)
-    text = [f"[File: {name(path)} ({total} lines total)]".encode("utf-8", "surrogateescape"), *rows[:_MOST_LINES]]
+    text = [f"[Outline: {name(path)} ({total} lines total)]".encode("utf-8", "surrogateescape"), *rows[:_MOST_LINES]]
     if not rows:
         text.append(b"[no class or function; open the file to read it]")
     if len(rows) > _MOST_LINES:
@@ -41,7 +46,7 @@ def _parsed(path: str, lines: Lines) -> ast.Module:
             return ast.parse(lines.to_bytes())
     except SyntaxError as error:
         raise Refused(
-            f"{name(path)} has no outline, because it is not valid Python: line {error.lineno}: {error.msg}"
+            f"{name(path)} has no outline, because it is not valid Python: line {error.lineno or 1}: {error.msg}"
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise Refused(f"{name(path)} is nested too deeply for an outline; open it instead") from error

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 
 from . import state
-from .command import Command, nothing
+from .command import Command, Refused, nothing
 
 
 def _request(tool: str) -> bytes:
-    state.save(request={"id": os.urandom(8).hex(), "tool": tool})
+    try:
+        state.save(request={"id": os.urandom(8).hex(), "tool": tool})
+    except Refused as refusal:
+        raise Refused(f"{tool} could not be noted, and will not be done: {refusal}") from refusal
     return (
         f"{tool} is noted; it is done as soon as this action ends, with the files as they are then. "
         "Of several requests in one action only the newest counts."

@@ -54,11 +54,28 @@ def current() -> View:
     return View(path, files.read(path), top if isinstance(top, int) else 1)
 
 
-def show(view: View, notes: Sequence[str] = ()) -> bytes:
-    """Remember a view and return what the agent reads of it."""
+def show(view: View, notes: Sequence[str] = (), changed: bool = False) -> bytes:
+    """Remember a view and return what the agent reads of it.
+
+    Args:
+        view: of the file.
+        notes: what else to say.
+        changed: the file has been changed, so that there is nothing to refuse any more.
+
+    Raises:
+        Refused: the view cannot be remembered.
+    """
     total, height = len(view.lines), size()
     top = min(max(1, view.top), max(1, total - height + 1))
-    state.save(open=view.path, line=top)
+    try:
+        state.save(open=view.path, line=top)
+    except Refused as refusal:
+        if not changed:
+            raise
+        notes = [
+            *notes,
+            f"the change was made, but this view is not remembered; `open` the file before the next one: {refusal}",
+        ]
     part = view.lines.lines[top - 1 : top - 1 + height]
     below = max(0, total - top + 1 - height)
     text = [f"[File: {name(view.path)} ({total} lines total)]".encode("utf-8", "surrogateescape")]
@@ -133,7 +150,7 @@ def _create(arguments: Mapping[str, Any]) -> bytes:
     lines = Lines(data)
     notes = check(path, "file", before=Lines(b""), after=lines, region=(1, 0), count=len(lines))
     files.make(path, data)
-    return show(View(path, lines, 1), ["the file was created", *notes])
+    return show(View(path, lines, 1), ["the file was created", *notes], changed=True)
 
 
 def _open_words(words: list[str]) -> Mapping[str, Any]:
