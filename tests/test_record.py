@@ -32,9 +32,10 @@ def test_a_torn_last_line_is_left_out_and_a_damaged_earlier_one_is_not(tmp_path:
     for cut in range(1, 20):
         path.write_bytes(whole[:-cut])
         assert [e["kind"] for e in read_events(path.parent)] in (["a"], ["a", "b"])
-    path.write_bytes(b"{broken\n" + whole)
-    with pytest.raises(RecordError, match="line 1"):
-        list(read_events(path.parent))
+    for damage in (b"{broken\n", b"[" * 100_000 + b"\n"):
+        path.write_bytes(damage + whole)
+        with pytest.raises(RecordError, match="line 1"):
+            list(read_events(path.parent))
 
 
 def test_a_folder_is_used_for_one_run_only(tmp_path: Path) -> None:
@@ -96,6 +97,29 @@ def test_keys_in_the_environment_are_secrets(monkeypatch: pytest.MonkeyPatch) ->
     assert redact("the key sk-0123456789, abc") == "the key [redacted], abc"
 
 
+def test_keys_in_dotenv_are_secrets_whatever_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bearer-0123")
+    monkeypatch.setenv("MLGYM_TOKENS", "10000000")
+    (tmp_path / ".env").write_text(
+        "DB_PASSWORD_MAIN=hunter2-hunter2\nMY_CREDENTIALS='a b c d e'\nNAME=something-else\n"
+    )
+    text = "bearer-0123 10000000 hunter2-hunter2 a b c d e something-else"
+    assert Redactor.from_environment()(text) == "[redacted] 10000000 [redacted] [redacted] something-else"
+    (tmp_path / ".env").write_bytes(b"\xff")
+    assert Redactor.from_environment()("bearer-0123") == "[redacted]"
+
+
+class Odd:
+    def __repr__(self) -> str:
+        return "x" * 990 + "sk-0123456789-long-secret"
+
+
+def test_secrets_go_before_a_text_is_shortened() -> None:
+    redact = Redactor(["sk-0123456789-long-secret"])
+    assert plain(Odd(), redact) == "x" * 990 + "[redacted]"
+
+
 def test_results_are_read_back(tmp_path: Path) -> None:
     with RunRecord(tmp_path / "run", "r1") as record:
         written = record.result({"status": "scored", "path": tmp_path})
@@ -103,9 +127,10 @@ def test_results_are_read_back(tmp_path: Path) -> None:
     assert written["schema"] == 1
     with pytest.raises(RecordError, match="finished run"):
         read_result(tmp_path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(RecordError, match="not JSON"):
-        read_result(tmp_path)
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "result.json").write_text(text)
+        with pytest.raises(RecordError, match="not JSON"):
+            read_result(tmp_path)
 
 
 def test_run_ids_are_unique() -> None:

@@ -188,6 +188,7 @@ def test_every_setting_has_a_test_of_its_effect() -> None:
         (settings.TOKENS, "0"),
         (settings.STRICT_PLUGINS, "maybe"),
         (settings.BACKEND, "a\tb"),
+        (settings.RUNS, "~no-such-user-here/runs"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(
@@ -239,6 +240,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.env cannot be read"):
         settings.RUNS.value()
     assert mlgym("tasks").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["MLGYM_RUNS", "SOME_API_KEY"])
+def test_a_value_that_no_environment_could_hold_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"A=1\n{name}=a\0b\n")
+    with pytest.raises(UsageError, match=rf"\.env: the variable '{name}' holds a NUL"):
+        settings.RUNS.value()
 
 
 def test_the_file_is_read_where_it_is_and_never_written_into_the_environment(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import json
@@ -17,7 +18,8 @@ from typing import Any, Self
 
 import attrs
 
-from mlgym_core.errors import RecordError
+from mlgym_core.errors import RecordError, UsageError
+from mlgym_core.settings import PREFIX, read_dotenv
 
 SCHEMA = 1
 MANIFEST = "run.json"
@@ -41,6 +43,8 @@ REASONS = (
 _MAX_DEPTH = 40
 _LARGEST = 2**63
 _LONGEST_REPR = 1000
+_SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+_SHORTEST_SECRET = 8
 
 Listener = Callable[[Mapping[str, Any]], None]
 
@@ -55,9 +59,14 @@ class Redactor:
 
     @classmethod
     def from_environment(cls) -> Redactor:
-        """Hides the values of environment variables whose names say that they are secrets."""
-        marks = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-        return cls(value for name, value in os.environ.items() if name.upper().endswith(marks) and len(value) >= 8)
+        """Hides the values of variables whose names say that they are secrets, here and in ``.env``.
+
+        Values of fewer than 8 characters stay: they could be anything, and so do settings of MLGYM.
+        """
+        variables = list(os.environ.items())
+        with contextlib.suppress(UsageError):  # whoever needs what stands there says that it cannot be read
+            variables += read_dotenv().items()
+        return cls({value for name, value in variables if len(value) >= _SHORTEST_SECRET and _is_secret(name)})
 
     def add(self, value: str) -> None:
         """Hide this value from now on."""
@@ -70,6 +79,10 @@ class Redactor:
             if value in text:
                 text = text.replace(value, "[redacted]")
         return text
+
+
+def _is_secret(name: str) -> bool:
+    return not name.startswith(PREFIX) and any(mark in name.upper() for mark in _SECRETS)
 
 
 class RunRecord:
@@ -188,7 +201,7 @@ def plain(value: Any, redact: Callable[[str], str] = str, depth: int = _MAX_DEPT
         return sorted((plain(item, redact, depth - 1) for item in value), key=repr)
     if attrs.has(type(value)):
         return {a.name: plain(getattr(value, a.name), redact, depth - 1) for a in attrs.fields(type(value))}
-    return redact(str(value) if isinstance(value, os.PathLike) else repr(value)[:_LONGEST_REPR])
+    return redact(str(value)) if isinstance(value, os.PathLike) else redact(repr(value))[:_LONGEST_REPR]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -218,7 +231,7 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             event = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 return
             raise RecordError(f"{path}, line {number} is not JSON: {error}") from error
@@ -238,7 +251,7 @@ def read_result(folder: Path | str) -> dict[str, Any]:
         raise RecordError(
             f"{path} cannot be read: {error.strerror}; is {folder} the folder of a finished run?"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
     return result
 

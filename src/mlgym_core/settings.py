@@ -48,8 +48,8 @@ class Setting(Generic[T]):
             return None
         try:
             return self.parse(text)
-        except ValueError:
-            raise UsageError(f"{self.name} must be {self.expects}, not {text!r}; correct or remove it") from None
+        except (ValueError, RuntimeError):  # the latter where ~ stands for a user that does not exist
+            raise UsageError(f"{self.name} must be {self.expects}, not {text!r:.200}; correct or remove it") from None
 
 
 def _text(text: str) -> str:
@@ -146,7 +146,7 @@ def read_dotenv(path: Path = DOTENV) -> dict[str, str]:
     """The variables in a ``.env`` file that have a value, as they stand there; none when there is no such file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be read, or a variable is none that an environment could hold.
     """
     return _parsed(path)[0]
 
@@ -162,7 +162,11 @@ def _parsed(path: Path) -> tuple[dict[str, str], list[int]]:
             bindings = list(parse_stream(stream))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}; correct or remove it") from error
-    return {b.key: b.value for b in bindings if b.key and b.value}, [b.original.line for b in bindings if b.error]
+    variables = {b.key: b.value for b in bindings if b.key and b.value}
+    for name, value in variables.items():
+        if "\0" in name + value:
+            raise UsageError(f"{path}: the variable {name!r:.80} holds a NUL character; correct or remove it")
+    return variables, [b.original.line for b in bindings if b.error]
 
 
 def unknown() -> list[str]:

@@ -213,13 +213,15 @@ def test_every_charge_counts_failed_and_malformed_calls_too(
 
 
 @pytest.mark.parametrize(
-    "answer", [fails(500, "boom", ONE, headers=AT_ONCE), empty(ONE), says("Hm.", ONE)], ids=["error", "empty", "prose"]
+    ("answer", "reason"),
+    [(fails(500, "boom", ONE, headers=AT_ONCE), "model_error"), (empty(ONE), "cost"), (says("Hm.", ONE), "cost")],
+    ids=["error", "empty", "prose"],
 )
 def test_what_always_fails_stops_at_the_limit_on_cost(
-    server: ModelServer, play: Callable[..., dict[str, Any]], answer: Answer
+    server: ModelServer, play: Callable[..., dict[str, Any]], answer: Answer, reason: str
 ) -> None:
     document = play(then=answer, limits={"cost_usd": 3.0})
-    assert (document["reason"], document["steps"]) == ("cost", 0)
+    assert (document["reason"], document["steps"]) == (reason, 0)
     assert (document["cost"]["usd"], len(server.requests)) == (3.0, 3)
 
 

@@ -230,6 +230,60 @@ def test_a_200_that_holds_no_reply_is_a_failure(
         assert attempt.message == "upstream"
 
 
+def _message(**fields: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hi.", **fields}}
+    return {**says("Hi.").body, "choices": [choice]}
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        ("openai/test-model", _message(content={"a": 1})),
+        ("openai/test-model", _message(tool_calls=[None])),
+        ("openai/test-model", {**says("Hi.").body, "usage": "many"}),
+        ("openai/test-model", [1]),
+        ("anthropic/claude-sonnet-4-5", [1]),
+        ("anthropic/claude-sonnet-4-5", b"[" * 100_000),
+    ],
+)
+def test_a_200_that_cannot_be_read_is_asked_for_once_more_and_may_have_cost_something(
+    server: ModelServer,
+    make: Callable[..., LiteLLMModel],
+    meter: Meter,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    body: Any,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    server.script(then=Answer(body))
+    with pytest.raises(ModelError, match="unreadable error after 2 attempts") as caught:
+        make(model).complete(HELLO, ())
+    assert len(server.requests) == 2
+    assert kinds(meter) == [("unreadable", None)] * 2
+    assert all(attempt.usage.cost_usd is None for attempt in meter.attempts)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_reply_that_cannot_be_taken_apart_is_such_a_failure(
+    server: ModelServer, make: Callable[..., LiteLLMModel], meter: Meter
+) -> None:
+    deep: Any = "end"
+    for _ in range(600):
+        deep = {"x": deep}
+    server.script(Answer({**says("Hi.").body, "usage": {**usage(1, 1), "odd": deep}}), says("Hi."))
+    assert make().complete(HELLO, ()).text == "Hi."
+    assert kinds(meter) == [("unreadable", None)]
+    assert meter.attempts[0].usage.cost_usd is None
+
+
+def test_a_key_is_taken_out_of_a_message_before_it_is_shortened(
+    server: ModelServer, make: Callable[..., LiteLLMModel], meter: Meter
+) -> None:
+    server.script(fails(500, "x" * 1990 + KEY), says("Hi."))
+    make().complete(HELLO, ())
+    assert meter.attempts[0].message == "x" * 1990 + "[redacted]"
+
+
 def test_a_refusal_inside_a_200_is_final(server: ModelServer, make: Callable[..., LiteLLMModel]) -> None:
     server.script(Answer({"error": {"message": "no access", "code": 401}}))
     with pytest.raises(ModelError, match="authentication error 401: no access"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -12,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.errors import ModelError
-from mlgym_core.models.base import FailedAttempt, Reply, Usage
-from mlgym_core.models.failures import failure, overflows, retry_after
-from mlgym_core.models.openai_form import arguments_in, clean, plain, reply_in
+from mlgym_core.models.base import FailedAttempt, Message, Reply, ToolCall, Usage
+from mlgym_core.models.failures import MESSAGE_LIMIT, failure, overflows, retry_after
+from mlgym_core.models.openai_form import arguments_in, clean, messages_out, plain, reply_in
 from mlgym_core.models.retry import Failure, Patience, persist
-from mlgym_core.record import encode
+from mlgym_core.record import Redactor, encode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JSON = st.recursive(
@@ -103,6 +104,48 @@ def test_errors_of_the_client_itself_are_final() -> None:
         assert found.message
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("boom " + "-" * 10**6 + " x", "boom " + "-" * (MESSAGE_LIMIT - 5)),
+        ("boom" + " .-" * 5000 + "Received Model Group=x", "boom"),
+        ("cannot read 'it' \nTraceback (most recent call last):\n  File ...", "cannot read 'it'"),
+    ],
+)
+def test_absurdly_long_messages_are_read_as_far_as_they_are_shown(text: str, message: str) -> None:
+    assert failure(Exception(text)).message == message
+
+
+@given(st.integers(0, MESSAGE_LIMIT + 50))
+def test_a_secret_never_outlives_the_shortening_of_a_message(before: int) -> None:
+    secret = "sk-loopback-0123456789"
+    found = failure(Exception("." * before + secret + " is not valid " * 200), redact=Redactor([secret]))
+    assert len(found.message) <= MESSAGE_LIMIT
+    assert "sk-" not in found.message
+
+
+@given(st.text(alphabet=st.characters()), st.text(alphabet=st.characters()))
+def test_whatever_a_model_called_a_tool_is_sent_back_as_a_name(name: str, key: str) -> None:
+    call = {"id": key, "function": {"name": name, "arguments": "{}"}}
+    thoughts = {"thinking_blocks": [{"thinking": key, name: key}]}
+    body = {"choices": [{"message": {"content": None, "tool_calls": [call, call], **thoughts}}]}
+    reply = reply_in(body, Usage(), 1, ["thinking_blocks"])
+    answers = [Message("tool", "x", tool_call_id=one.id) for one in reply.tool_calls]
+    asked, *answered = messages_out([reply.message(), *answers])
+    assert len({one["id"] for one in asked["tool_calls"]}) == 2
+    assert [one["id"] for one in asked["tool_calls"]] == [one["tool_call_id"] for one in answered]
+    for one in asked["tool_calls"]:
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", one["function"]["name"])
+    json.dumps([asked, *answered], ensure_ascii=False).encode("utf-8")
+
+
+def test_names_and_ids_that_others_made_are_sent_as_what_they_can_be() -> None:
+    talk = [Message("assistant", "", (ToolCall("\ud800", "bash<|channel|>json", {}), ToolCall("b", "", {})))]
+    (sent,) = messages_out(talk)
+    named = [(call["id"], call["function"]["name"]) for call in sent["tool_calls"]]
+    assert named == [("?", "bash__channel__json"), ("b", "unknown")]
+
+
 def test_overflow_is_not_seen_where_there_is_none() -> None:
     for text in ("", "internal error", "the context is fine", "invalid max_tokens", "rate limit exceeded"):
         assert not overflows(text)
@@ -150,6 +193,14 @@ def test_time_ends_patience_before_the_attempts_do() -> None:
         persist("m", lambda: Failure("server", "boom", 500, again=True), meter, patience)
     assert slept == [1.0, 2.0, 4.0, 8.0, 16.0]
     assert meter.attempts[-1].wait is None
+
+
+def test_a_way_to_fail_may_have_a_limit_of_its_own() -> None:
+    outcomes = [Failure("odd", "", again=True, most=2), Failure("server", "", again=True)] * 2
+    meter = Still()
+    with pytest.raises(ModelError, match="odd error after 3 attempts"):
+        persist("m", iter(outcomes).__next__, meter, Patience(sleep=lambda _: None))
+    assert [attempt.wait is None for attempt in meter.attempts] == [False, False, True]
 
 
 def test_a_reply_is_returned_as_it_is_and_asked_for_once() -> None:

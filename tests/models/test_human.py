@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.errors import UsageError
+from mlgym_core.models import human as human_module
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply
 from mlgym_core.models.human import HumanModel, create
-from mlgym_core.models.terminal import Terminal, unfinished
+from mlgym_core.models.terminal import Terminal, Unfinished
 from mlgym_core.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
@@ -263,7 +264,34 @@ def test_other_arguments_are_refused(task_folder: Callable[..., Path]) -> None:
         create("thought", context)
 
 
+def test_a_long_here_document_is_looked_at_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+
+    class Watched(Unfinished):
+        def goes_on(self, line: str) -> bool:
+            looked_at.append(line)
+            return super().goes_on(line)
+
+    monkeypatch.setattr(human_module, "Unfinished", Watched)
+    lines = ["cat > notes <<'END'", *(f"it's line {number}" for number in range(2000)), "END"]
+    text = "\n".join(lines)
+    assert entry(f"{text}\n").tool_calls[0].arguments == {"command": text}
+    assert looked_at == lines
+
+
+def test_bytes_that_are_no_text_do_not_end_the_input() -> None:
+    source = io.TextIOWrapper(io.BytesIO(b"echo \xff\xe9t\nls\n"), "utf-8", errors="strict")
+    terminal = Terminal(source, io.StringIO())
+    assert [terminal.ask("> "), terminal.ask("> ")] == ["echo \ufffd\ufffdt", "ls"]
+    Terminal(source, io.StringIO())
+
+
 # Where a command ends
+
+
+def unfinished(text: str) -> bool:
+    command = Unfinished()
+    return [command.goes_on(line) for line in text.split("\n")][-1]
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n\x00", exclude_categories=["Cs"])), min_size=1))

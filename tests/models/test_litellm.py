@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from models.meters import HELLO, KEY, Meter
-from models.server import ModelServer, calls, fails, says, usage
+from models.server import Answer, ModelServer, calls, fails, says, usage
 
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelSettings, Price, ToolCall
@@ -173,6 +173,37 @@ def test_a_limit_on_cost_needs_a_price(context: ModelContext, model: str) -> Non
     assert create("openai/gpt-4o", context).priced
 
 
+@pytest.mark.parametrize(
+    ("figures", "tokens", "cost"),
+    [
+        ({"prompt_tokens": 10**400, "completion_tokens": 7}, (0, 7), None),
+        ({"prompt_tokens": 2**53 + 1, "completion_tokens": -1}, (0, 0), None),
+        ({**usage(1000, 100), "cost": 10**400}, (1000, 100), 1e-6 * (2.5 * 1000 + 10.0 * 100)),
+        ({**usage(1000, 100), "cost": "inf"}, (1000, 100), 1e-6 * (2.5 * 1000 + 10.0 * 100)),
+        ({**usage(10, 10, reasoning=-5), "cost": 0.5}, (10, 10), 0.5),
+    ],
+)
+def test_figures_that_make_no_sense_are_none(
+    server: ModelServer,
+    make: Callable[..., LiteLLMModel],
+    figures: dict[str, Any],
+    tokens: tuple[int, int],
+    cost: float | None,
+) -> None:
+    server.script(says("Hi.", figures))
+    reply = make("openai/gpt-4o").complete(HELLO, ())
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == tokens
+    assert reply.usage.cost_usd == pytest.approx(cost)
+    assert reply.usage.reasoning_tokens is None
+    assert len(server.requests) == 1
+
+
+def test_reasoning_without_any_choice_is_an_empty_reply(server: ModelServer, make: Callable[..., LiteLLMModel]) -> None:
+    server.script(Answer({**says("").body, "choices": [], "usage": usage(10, 30, reasoning=30)}))
+    reply = make().complete(HELLO, ())
+    assert (reply.text, reply.usage.reasoning_tokens, len(server.requests)) == ("", 30, 1)
+
+
 # Settings
 
 
@@ -189,6 +220,14 @@ def test_a_limit_on_cost_needs_a_price(context: ModelContext, model: str) -> Non
         ({"base_url": "https://host/v1?key=1"}, "environment"),
         ({"extra": {"api_key": "x"}}, "environment"),
         ({"extra": {"extra_headers": {"X-Api-Key": "x"}}}, "environment"),
+        ({"extra": {"azure_ad_token": "x"}}, "azure_ad_token"),
+        ({"extra": {"azureADToken": "x"}}, "azureADToken"),
+        ({"extra": {"aws_session_token": "x"}}, "environment"),
+        ({"extra": {"extra_headers": {"X-Auth-Token": "x"}}}, "environment"),
+        ({"extra": {"extra_headers": {"Ocp-Apim-Subscription-Key": "x"}}}, "Subscription-Key"),
+        ({"extra": {"extra_headers": {"Cookie": "x"}}}, "environment"),
+        ({"extra": {"extra_headers": ["Authorization: Bearer x1"]}}, "environment"),
+        ({"extra": {"fallback": [[{"api_key": "x"}]]}}, "environment"),
         ({"extra": {"odd": {1, 2}}}, "plain JSON"),
         ({"extra": {"stream": True}}, "stream cannot be an extra argument"),
     ],
@@ -196,6 +235,11 @@ def test_a_limit_on_cost_needs_a_price(context: ModelContext, model: str) -> Non
 def test_settings_that_make_no_sense_or_would_record_a_key_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         LiteLLMModel("openai/test-model", ModelSettings(**settings))
+
+
+def test_names_that_only_look_like_keys_are_taken() -> None:
+    extra = {"max_completion_tokens": 5, "prompt_cache_key": "x", "stop_token_ids": [1], "top_logprobs": 2, "a": ["b"]}
+    assert ModelSettings(extra=extra).extra == extra
 
 
 def test_prices_are_finite_and_not_negative() -> None:
@@ -225,10 +269,12 @@ def test_keys_come_from_dotenv_without_overriding(
 ) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "")
     monkeypatch.delenv("GROQ_API_KEY")
-    (tmp_path / ".env").write_text("OPENAI_API_KEY=from-the-file\nGROQ_API_KEY='gsk-from-$file'\n")
+    monkeypatch.setenv("XAI_API_KEY", "")
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=from-the-file\nGROQ_API_KEY='gsk-from-$file'\nXAI_API_KEY=x-key\n")
     create("openai/gpt-4o", context)
     assert os.environ["OPENAI_API_KEY"] == KEY
     assert os.environ["GROQ_API_KEY"] == "gsk-from-$file"
+    assert os.environ["XAI_API_KEY"] == "x-key", "an empty variable is none"
 
 
 # What importing and calling it leaves behind

@@ -69,13 +69,17 @@ def test_another_course_is_noticed_once_and_the_end_is_the_end(tmp_path: Path) -
     assert "the 3 recorded replies" in end
 
 
+def _said(*calls: Any, provider: Any = None) -> str:
+    return json.dumps({"kind": "model_reply", "reply": {"text": "", "tool_calls": calls, "provider": provider}})
+
+
 @pytest.fixture
 def recorded(tmp_path: Path, task_folder: Callable[..., Path]) -> Callable[..., Any]:
     """A replay of a record with these lines."""
 
     def make(*lines: str, end: str = "\n") -> Any:
         folder = tmp_path / "a-run"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "events.jsonl").write_text("\n".join(lines) + end)
         return create(str(folder), ModelContext(load_task_folder(task_folder()), "full", 0))
 
@@ -107,6 +111,9 @@ def test_a_torn_last_line_is_left_out(recorded: Callable[..., Any]) -> None:
         (["garbage", '{"kind": "start"}'], "not JSON"),
         (['{"kind": "model_reply"}', "{}"], "cannot be read"),
         (['{"kind": "model_reply", "reply": {"text": "", "tool_calls": [{"id": "1"}]}}'], "cannot be read"),
+        ([_said({"id": "1", "name": "bash", "arguments": "abc"})], "'abc' is no mapping"),
+        ([_said(provider=["x"])], "no mapping"),
+        (["[" * 100_000], "not JSON"),
     ],
 )
 def test_a_record_that_cannot_be_replayed_is_refused(
@@ -131,9 +138,17 @@ def test_a_run_of_another_task_is_refused(task_folder: Callable[..., Path], tmp_
 
 def test_a_run_that_does_not_exist_is_refused(task_folder: Callable[..., Path]) -> None:
     context = ModelContext(load_task_folder(task_folder()), "full", 0)
-    for argument in ("no-such-run", "/no/such/folder", ""):
+    for argument in ("no-such-run", "/no/such/folder", "", "x" * 5000, "~no-such-user-here/run"):
         with pytest.raises(UsageError, match="replay:<run>"):
             create(argument, context)
+    with pytest.raises(UsageError, match="null byte"):
+        create("a\0b", context)
+
+
+def test_a_manifest_that_cannot_be_read_costs_the_names_only(recorded: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "a-run").mkdir()
+    (tmp_path / "a-run" / "run.json").write_text("[" * 100_000)
+    assert recorded(reply("ls")).name == "replay:a-run"
 
 
 def test_what_a_model_chose_is_not_let_into_an_open_backend(server: ModelServer) -> None:

@@ -17,7 +17,7 @@ from mlgym_core.tools.builtin import TOOLS
 
 @pytest.fixture
 def context(task_folder: Callable[..., Path]) -> ModelContext:
-    return ModelContext(load_task_folder(task_folder()), "full", 0)
+    return ModelContext(load_task_folder(task_folder()), "full", 0, tools=TOOLS)
 
 
 def test_scripts_hold_commands_tool_calls_and_raw_replies(tmp_path: Path, context: ModelContext) -> None:
@@ -54,7 +54,12 @@ def test_the_baseline_of_a_size_may_be_another_command(context: ModelContext) ->
         ("- {tol: validate}", "unknown key 'tol'"),
         ("- {arguments: {}}", "names no tool"),
         ("- {tool: bash, arguments: ls}", "not a mapping"),
-        ("- [", "is not YAML"),
+        ("- [", "cannot be read"),
+        ("- {text: hi, tool: [a]}", "names no tool"),
+        ("- {text: [hi]}", "text must be text"),
+        ("- {tool: " + "a" * 5000 + "}", "action 1: there is no tool 'a{79}; the tools"),
+        ("[" * 2_000, "nests too deeply"),
+        ("\n".join(f"- &a{n} [{'ls' if n == 0 else ', '.join([f'*a{n - 1}'] * 9)}]" for n in range(12)), "more than"),
     ],
 )
 def test_a_bad_script_says_what_it_should_be(tmp_path: Path, context: ModelContext, text: str, message: str) -> None:
@@ -69,5 +74,8 @@ def test_model_arguments_that_make_no_sense_are_refused(tmp_path: Path, context:
         scripted("", context)
     with pytest.raises(UsageError, match="cannot be read"):
         scripted(str(tmp_path / "absent"), context)
+    for absurd in ("x" * 5000, "~no-such-user-here/script", "a\0b"):
+        with pytest.raises(UsageError):
+            scripted(absurd, context)
     with pytest.raises(UsageError, match="takes no argument"):
         baseline("x", context)

@@ -96,7 +96,13 @@ class Price:
             raise UsageError("a price is two numbers of at least 0: dollars for a million tokens in, and out")
 
 
-_SECRETS = ("api_key", "apikey", "authorization", "password", "secret", "access_token", "credential")
+# Looked for in names as words with _ between them.
+_SECRETS = re.compile(
+    r"api_?key|access_key|authorization|passw|passphrase|secret|credential|cookie|bearer|(^|_)(key|token|auth|jwt)$"
+)
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
+_NO_SECRETS = {"prompt_cache_key"}
+_BEARER = re.compile(r"\s*(authorization:\s*)?(bearer|basic)\s+\S+\s*", re.IGNORECASE)
 
 
 @frozen
@@ -148,10 +154,10 @@ class ModelSettings:
             raise UsageError(f"the timeout must be positive and finite, not {self.timeout}")
         if self.base_url is not None:
             _check_url(self.base_url)
-        _check_extra(self.extra)
         try:
             json.dumps(dict(self.extra), allow_nan=False)
-        except (TypeError, ValueError) as error:
+            _check_extra(self.extra)
+        except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"the extra arguments must be plain JSON: {error}") from error
 
 
@@ -171,11 +177,17 @@ def _check_extra(value: object) -> None:
     """Refuse what cannot or must not be recorded."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            if any(mark in str(name).lower().replace("-", "_") for mark in _SECRETS):
+            words = _BETWEEN_WORDS.sub("_", str(name)).strip("_").lower()
+            if words not in _NO_SECRETS and _SECRETS.search(words):
                 raise UsageError(
                     f"{name} must not be among the extra arguments, which are recorded; use the environment"
                 )
             _check_extra(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _check_extra(inner)
+    elif isinstance(value, str) and _BEARER.fullmatch(value):
+        raise UsageError("a key must not be among the extra arguments, which are recorded; use the environment")
 
 
 def since_last_reply(messages: Sequence[Message]) -> list[Message]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from mlgym_core.models.base import Usage
 from mlgym_core.models.retry import Failure
 
 MESSAGE_LIMIT = 2000
@@ -31,9 +32,17 @@ _OVERFLOW = re.compile(
 _NO_KEY = re.compile(r"missing credentials|missing \S* ?api[ _]key|no api[ _]?key|api_key client option must be set")
 _RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 _PREFIX = re.compile(r"^(?:litellm\.)?(?:[A-Za-z]+(?:Error|Timeout|Exception)|Timeout)(?: Error)?\s*[:-]\s*(?:-\s*)?")
-_SUFFIX = re.compile(r"\W*(?:Original exception:|Handle with `litellm|Received Model Group=).*$", re.DOTALL)
+_SUFFIX = re.compile(
+    r"Original exception:|Handle with `litellm|Received Model Group=|Traceback \(most recent call last\)"
+)
+_JOINTS = " \t\r\n.,;:|-"  # what clients put between a message and their hints
+_LONGEST_READ = 20_000  # characters of an error that are looked at; some services send the whole request back
 _CONNECTION = {"APIConnectionError", "TransportError", "ConnectError", "ConnectionError"}
 _TIMEOUT = {"APITimeoutError", "TimeoutException", "TimeoutError", "Timeout"}
+_TRANSPORT = {"TransportError", "OSError"}
+# What comes of taking an answer apart that is not what it should be. Clients call it a status 500 or a lost connection.
+_MISREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_MISREAD_WORDS = re.compile(r"invalid response (object|from llm)|provider returned 'choices'")
 
 _PERMANENT = {
     401: ("authentication", "set the provider's key in the environment or in .env, and check that it is valid"),
@@ -45,18 +54,19 @@ _REFUSED = "the provider refuses these settings or this conversation; '--top-p d
 _PASSING = {408: "timeout", 409: "server", 425: "server", 429: "rate_limit"}
 
 
-def failure(error: Exception, now: datetime | None = None) -> Failure:
+def failure(error: Exception, now: datetime | None = None, redact: Callable[[str], str] = str) -> Failure:
     """What went wrong, from the exception a client raised.
 
     Args:
         error: of litellm, or anything else that came out of a call.
         now: for ``retry-after`` dates; the present when ``None``.
+        redact: takes secrets out of a text, before it is shortened: half a secret would not be found.
     """
     response = _response(error)
     status = _status(error, response)
-    text = _body(response)
-    message = _message(error, text)
-    if _is_overflow(error, status, f"{message} {text}"):
+    text = redact(_body(response))
+    message = _message(error, text, redact)
+    if _is_overflow(error, status, f"{message} {text[:_LONGEST_READ]}"):
         return Failure("context", message, status)
     told = _told(response, text, now or datetime.now(UTC))
     if response is None and (status is None or status >= 500 or status == 422):
@@ -92,6 +102,12 @@ def overflows(text: str) -> bool:
     return _OVERFLOW.search(text.lower()) is not None
 
 
+def unreadable(message: str) -> Failure:
+    """The service answered, perhaps for money, but in a form that nobody can read; once more may be worth it."""
+    advice = "the service's answer is not in the form it should have; check the model's name and the base URL"
+    return Failure("unreadable", message, again=True, most=2, advice=advice, usage=Usage(cost_usd=None))
+
+
 def _without_answer(error: Exception, message: str, status: int | None) -> Failure:
     """The service sent nothing, or nothing that could be read; clients disguise this as a status 500."""
     names = {kind.__name__ for link in _chain(error) for kind in type(link).__mro__}
@@ -99,12 +115,20 @@ def _without_answer(error: Exception, message: str, status: int | None) -> Failu
         return Failure("authentication", message, advice=_PERMANENT[401][1])
     if names & _TIMEOUT:
         return Failure("timeout", message, again=True, advice="the service did not answer in time; try again later")
+    if status is not None and not names & _TRANSPORT and _is_misread(error, message):
+        return unreadable(message)
     if names & _CONNECTION or "connection error" in message.lower():
         return Failure("connection", message, again=True, advice="check the network and the base URL")
     # 422 is what becomes of an error inside a 200 that says nothing about its kind.
     if status is not None:
         return Failure("server", message, status, again=True, advice="try again later")
     return Failure("client", message, advice="check the model's name and the settings")
+
+
+def _is_misread(error: Exception, message: str) -> bool:
+    return _MISREAD_WORDS.search(message.lower()) is not None or any(
+        isinstance(link, _MISREAD) for link in _chain(error)
+    )
 
 
 def _is_overflow(error: Exception, status: int | None, text: str) -> bool:
@@ -154,14 +178,14 @@ def _parsed(text: str) -> Mapping[str, Any]:
     return body if isinstance(body, Mapping) else {}
 
 
-def _message(error: Exception, text: str) -> str:
+def _message(error: Exception, text: str, redact: Callable[[str], str]) -> str:
     body = _parsed(text)
     told = body.get("error", body)
     message = told.get("message") if isinstance(told, Mapping) else told
     candidates = [message] if isinstance(message, str) else []
     for link in _chain(error):
         candidates += [str(link), str(getattr(link, "message", ""))]
-    words = (" ".join(_bare(candidate).split()) for candidate in candidates)
+    words = (" ".join(_bare(redact(candidate)[:_LONGEST_READ]).split()) for candidate in candidates)
     return next(filter(None, words), type(error).__name__)[:MESSAGE_LIMIT]
 
 
@@ -169,7 +193,8 @@ def _bare(message: str) -> str:
     """The message without the class names that clients put before it, and their hints after it."""
     while _PREFIX.match(message):
         message = _PREFIX.sub("", message, count=1)
-    return _SUFFIX.sub("", message)
+    hint = _SUFFIX.search(message)
+    return message if hint is None else message[: hint.start()].rstrip(_JOINTS)
 
 
 def _told(response: Any, text: str, now: datetime) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall, since_last_reply
-from mlgym_core.models.terminal import InputEnded, Terminal, unfinished
+from mlgym_core.models.terminal import InputEnded, Terminal, Unfinished
 from mlgym_core.tools.base import Tool, ToolArgumentError
 
 HELP = """\
@@ -86,8 +86,9 @@ class HumanModel:
         text = self._terminal.ask(prompt)
         block = text.strip() == _BLOCK
         lines = [] if block else [text]
+        command = Unfinished()
         try:
-            while block or unfinished("\n".join(lines)):
+            while block or command.goes_on(lines[-1]):
                 line = self._terminal.ask("... ")
                 if block and line.strip() == _BLOCK:
                     break

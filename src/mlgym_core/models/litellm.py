@@ -16,11 +16,12 @@ from attrs import evolve
 from mlgym_core.errors import UsageError
 from mlgym_core.models.arguments import request_arguments
 from mlgym_core.models.base import FailedAttempt, Message, Meter, ModelContext, ModelSettings, Price, Reply, Usage
-from mlgym_core.models.failures import failure
+from mlgym_core.models.failures import failure, unreadable
 from mlgym_core.models.openai_form import messages_out, plain, reply_in, tools_out
 from mlgym_core.models.retry import Failure, Patience, persist
 from mlgym_core.models.streaming import CutError, whole
-from mlgym_core.settings import read_dotenv
+from mlgym_core.record import Redactor
+from mlgym_core.settings import DOTENV, read_dotenv
 from mlgym_core.tools.base import Tool
 
 INSTALL = "pip install 'mlgym-core[litellm]'"
@@ -44,6 +45,7 @@ _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _PROXY_COST = "llm_provider-x-litellm-response-cost"
 # These want the reasoning that led to a tool call back, as reasoning_content.
 _REASONING_BACK = {"deepseek", "moonshot"}
+_MOST = 2**53  # tokens, or dollars; more is nonsense
 
 
 class _Unmetered:
@@ -91,6 +93,7 @@ class LiteLLMModel:
         self._arguments, self._left_out = request_arguments(self._client, model, self._provider, settings)
         self._marks_cache = settings.cache and self._provider == "anthropic"
         self._carried = ["thinking_blocks", *(["reasoning_content"] if self._provider in _REASONING_BACK else [])]
+        self._redact = Redactor.from_environment()
         self._meter: Meter = _Unmetered()
         self._calls = 0
 
@@ -127,14 +130,17 @@ class LiteLLMModel:
         try:
             response = _within(seconds, lambda: fetch(self._client, timed, seconds))
         except CutError as error:
-            return _cut(error)
+            return self._cut(error)
         except TimeoutError:
             # It may have been paid for all the same.
             message = f"no reply within {seconds:.0f} s"
             return Failure("timeout", message, again=True, usage=Usage(cost_usd=None), advice="try again later")
         except Exception as error:
-            return self._charged(failure(error))
-        return self._read(response)
+            return self._charged(failure(error, redact=self._redact))
+        try:
+            return self._read(response)
+        except Exception as error:  # whatever a service may have put where something else belongs
+            return unreadable(f"the reply could not be read: {type(error).__name__}")
 
     def _read(self, response: Any) -> Reply | Failure:
         body = response.model_dump(warnings=False)
@@ -157,17 +163,28 @@ class LiteLLMModel:
 
     def _is_estimate(self, body: Mapping[str, Any], usage: Usage) -> bool:
         """Whether litellm counted the reasoning tokens itself, as it does where the service does not say."""
-        text = (body["choices"][0].get("message") or {}).get("reasoning_content")
+        choices = body.get("choices") or [{}]
+        text = (choices[0].get("message") or {}).get("reasoning_content")
         if not text:
             return False
         counted = self._client.token_counter(text=text, count_response_tokens=True)
         return bool(usage.reasoning_tokens == min(counted, usage.completion_tokens))
 
+    def _cut(self, error: CutError) -> Failure:
+        """A stream that broke off; what it brought may have to be paid for."""
+        cause = error.__cause__
+        if isinstance(cause, Exception):
+            return evolve(failure(cause, redact=self._redact), usage=Usage(cost_usd=None))
+        return Failure("connection", str(error), again=True, usage=Usage(cost_usd=None), advice="try again later")
+
     def _charged(self, failed: Failure) -> Failure:
         usage = failed.raw.get("usage")
         if usage is None:
             return failed
-        return evolve(failed, usage=self._usage(usage, None), raw={**failed.raw, "usage": plain(usage)})
+        try:
+            return evolve(failed, usage=self._usage(usage, None), raw={**failed.raw, "usage": plain(usage)})
+        except RecursionError:
+            return evolve(failed, usage=Usage(cost_usd=None), raw={})
 
     def _usage(self, raw: Mapping[str, Any], proxy_cost: object) -> Usage:
         prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
@@ -183,6 +200,8 @@ class LiteLLMModel:
     def _price(self, raw: Mapping[str, Any], prompt: int, completion: int, told: float | None) -> float | None:
         if told is not None:
             return told
+        if not (_is_count(raw, "prompt_tokens") and _is_count(raw, "completion_tokens")):
+            return None
         price = self._settings.price
         if price is not None:
             return (prompt * price.prompt + completion * price.completion) / 1e6
@@ -192,20 +211,12 @@ class LiteLLMModel:
             both = self._client.cost_per_token(self._model, usage_object=self._client.Usage(**raw))
         except Exception:  # whatever a table lacks must not cost a reply that was paid for
             return None
-        return float(sum(both))
+        return _number(sum(both))
 
 
 def _plain(litellm: Any, request: Mapping[str, Any], seconds: float) -> Any:
     del seconds
     return litellm.completion(**request)
-
-
-def _cut(error: CutError) -> Failure:
-    """A stream that broke off; what it brought may have to be paid for."""
-    cause = error.__cause__
-    if isinstance(cause, Exception):
-        return evolve(failure(cause), usage=Usage(cost_usd=None))
-    return Failure("connection", str(error), again=True, usage=Usage(cost_usd=None), advice="try again later")
 
 
 def _unmeasured(reply: Reply) -> Reply:
@@ -221,8 +232,7 @@ def create(argument: str, context: ModelContext) -> LiteLLMModel:
     """
     if not argument:
         raise UsageError("--model litellm:<provider/model> needs a model, for instance litellm:openai/gpt-4o")
-    for name, value in read_dotenv().items():
-        os.environ.setdefault(name, value)
+    _set_keys()
     model = LiteLLMModel(argument, context.settings)
     if context.limits.cost_usd is not None and not model.priced:
         raise UsageError(
@@ -231,6 +241,17 @@ def create(argument: str, context: ModelContext) -> LiteLLMModel:
             f"and limit tokens with --tokens"
         )
     return model
+
+
+def _set_keys() -> None:
+    """Put the variables of ``.env`` where litellm looks for keys; an empty one in the environment is none."""
+    for name, value in read_dotenv().items():
+        if os.environ.get(name):
+            continue
+        try:
+            os.environ[name] = value
+        except ValueError:
+            raise UsageError(f"{DOTENV}: the variable {name} cannot be set; correct or remove it") from None
 
 
 def client() -> Any:
@@ -306,20 +327,25 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def _count(raw: Mapping[str, Any], name: str) -> int:
+    return int(raw.get(name) or 0) if _is_count(raw, name) else 0
+
+
+def _is_count(raw: Mapping[str, Any], name: str) -> bool:
+    """Whether it is a number of tokens that makes sense, or not said."""
     value = raw.get(name)
-    return int(value) if isinstance(value, int) and value > 0 else 0
+    return value is None or (isinstance(value, int) and 0 <= value <= _MOST)
 
 
 def _detail(raw: Mapping[str, Any], group: str, name: str) -> int | None:
     details = raw.get(group)
     value = details.get(name) if isinstance(details, Mapping) else None
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int) and 0 <= value <= _MOST else None
 
 
 def _number(value: object) -> float | None:
-    """A cost: a finite number of at least 0, or nothing."""
+    """A cost that makes sense, or nothing."""
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
-    return number if 0 <= number < float("inf") else None
+    return number if 0 <= number <= _MOST else None

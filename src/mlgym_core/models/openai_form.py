@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from mlgym_core.models.base import Message, Reply, ToolCall, Usage
 from mlgym_core.tools.base import Tool
+
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
 
 
 def messages_out(messages: Sequence[Message], cache: bool = False) -> list[dict[str, Any]]:
@@ -53,13 +57,13 @@ def reply_in(body: Mapping[str, Any], usage: Usage, number: int, carried: Sequen
     for index, asked in enumerate(message.get("tool_calls") or ()):
         function = asked.get("function") or {}
         name, text = str(function.get("name") or ""), function.get("arguments")
-        key = asked.get("id")
+        key = clean(str(asked.get("id") or ""))
         if not key or any(call.id == key for call in calls):
             key = f"call-{number}-{index + 1}"
         arguments = arguments_in(text)
         if arguments is None:
             damaged[key] = clean(str(text))
-        calls.append(ToolCall(str(key), clean(name), arguments))
+        calls.append(ToolCall(key, clean(name), arguments))
     raw = {
         "id": body.get("id"),
         "model": body.get("model"),
@@ -93,23 +97,23 @@ def clean(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A provider's data as strict JSON can hold it: other numbers and objects become text."""
+    """A provider's data as strict JSON can hold it: other numbers and objects become text, which can be sent."""
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items() if inner is not None}
+        return {clean(str(key)): plain(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, (str, int)) else str(value)
+    return value if value is None or isinstance(value, int) else clean(str(value))
 
 
 def _message(message: Message) -> dict[str, Any]:
-    out: dict[str, Any] = {**message.provider, "role": message.role, "content": clean(message.content)}
+    out: dict[str, Any] = {**plain(message.provider), "role": message.role, "content": clean(message.content)}
     if message.tool_calls:
         out["content"] = out["content"] or None
         out["tool_calls"] = [_call(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
-        out["tool_call_id"] = message.tool_call_id
+        out["tool_call_id"] = clean(message.tool_call_id)
     return out
 
 
@@ -124,7 +128,9 @@ def _mark(message: dict[str, Any]) -> None:
 def _call(call: ToolCall) -> dict[str, Any]:
     # Some providers parse the arguments of the past again, so what did not parse is not sent back.
     arguments = clean(json.dumps(dict(call.arguments or {}), ensure_ascii=False))
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    # Models make names up; services refuse a conversation that holds one no tool could have.
+    name = _NO_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unknown"
+    return {"id": clean(call.id), "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from attrs import field, frozen
@@ -125,9 +126,7 @@ def create(argument: str, context: ModelContext) -> ReplayModel:
     """
     if not argument:
         raise UsageError("--model replay:<run> needs a run: its folder, or its id below the folder of runs")
-    given = Path(argument).expanduser()
-    folder = given if given.is_dir() else runs_folder() / argument
-    recorded = read_recorded(folder)
+    recorded = read_recorded(_folder(argument))
     if recorded.task not in ("", context.task.id):
         raise UsageError(
             f"run {recorded.run} is of the task {recorded.task}; replay it with: mlgym run {recorded.task}"
@@ -135,9 +134,23 @@ def create(argument: str, context: ModelContext) -> ReplayModel:
     return ReplayModel(recorded)
 
 
+def _folder(argument: str) -> Path:
+    try:
+        given = Path(argument).expanduser()
+        folder = given if given.is_dir() else runs_folder() / argument
+        folder.exists()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--model replay:<run> takes a run's folder or its id, not {argument!r:.80}") from error
+    return folder
+
+
 def _reply(raw: Mapping[str, Any]) -> Reply:
     calls = tuple(ToolCall(str(call["id"]), str(call["name"]), call["arguments"]) for call in raw["tool_calls"])
-    return Reply(str(raw["text"]), calls, provider=raw.get("provider") or {})
+    provider = raw.get("provider") or {}
+    for mapping in (provider, *(call.arguments for call in calls)):
+        if not isinstance(mapping, (Mapping, NoneType)):
+            raise TypeError(f"{mapping!r:.80} is no mapping")
+    return Reply(str(raw["text"]), calls, provider=provider)
 
 
 def _names(folder: Path) -> tuple[str, str, str, str]:
@@ -146,7 +159,7 @@ def _names(folder: Path) -> tuple[str, str, str, str]:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         model, agent, task = (str(manifest.get(key) or "") for key in ("model", "agent", "task"))
         return str(manifest["run_id"]), model, agent, task
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return folder.resolve().name, "", "", ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ class Failure:
         message: the provider's own words.
         status: of HTTP, if there was an answer.
         again: whether asking again may help.
+        most: requests for one reply that may fail in this way; ``None`` leaves it to the patience.
         told: seconds the provider asked to wait.
         advice: what the user can do about it.
         usage: what the request was charged.
@@ -39,6 +41,7 @@ class Failure:
     message: str
     status: int | None = None
     again: bool = False
+    most: int | None = None
     told: float | None = None
     advice: str = ""
     usage: Usage = field(factory=Usage)
@@ -90,6 +93,7 @@ def persist(name: str, ask: Callable[[], Reply | Failure], meter: Meter, patienc
     """
     started = patience.clock()
     attempt = 0
+    seen: Counter[str] = Counter()
     while True:
         attempt += 1
         outcome = ask()
@@ -98,7 +102,9 @@ def persist(name: str, ask: Callable[[], Reply | Failure], meter: Meter, patienc
         wait = patience.wait(attempt, outcome.told)
         elapsed = patience.clock() - started
         patient = attempt < patience.attempts and elapsed + wait <= patience.seconds
-        again = outcome.again and patient
+        seen[outcome.kind] += 1
+        worthwhile = outcome.most is None or seen[outcome.kind] < outcome.most
+        again = outcome.again and patient and worthwhile
         meter.failed(_attempt(outcome, wait if again else None))
         if outcome.kind == "context":
             raise ContextOverflowError(outcome.message)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall
 from mlgym_core.tools.base import Tool, ToolArgumentError
+from mlgym_core.yamlfile import read_plain
 
 
 class ScriptedModel:
@@ -62,16 +61,15 @@ def scripted(argument: str, context: ModelContext) -> ScriptedModel:
     Raises:
         UsageError: the file is missing or is not such a list; the message shows the form.
     """
-    path = Path(argument).expanduser()
     form = 'a YAML or JSON list of shell commands (text) and {"tool": "validate"} or {"tool": "submit"}'
     if not argument:
         raise UsageError(f"--model scripted:<file> needs a file: {form}")
     try:
-        actions = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"the script {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the script {path} is not YAML: {error}") from error
+        path = Path(argument).expanduser()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--model scripted:<file> needs a file, not {argument!r:.80}") from error
+    actions = read_plain(path, UsageError)
     if not isinstance(actions, list):
         raise UsageError(f"the script {path} must be {form}")
     for number, action in enumerate(actions, 1):
@@ -86,19 +84,21 @@ def _problem(action: object, tools: Sequence[Tool]) -> str | None:
     if isinstance(action, str):
         word = action.strip()
         tool_word = word in known and word != "bash"
-        return f"{word!r} alone would be a shell command; write {{tool: {word}}}" if tool_word else None
+        return f"{word!r:.80} alone would be a shell command; write {{tool: {word}}}" if tool_word else None
     if not isinstance(action, Mapping):
-        return f"{action!r} is neither text nor a mapping"
+        return f"{action!r:.80} is neither text nor a mapping"
     unknown = set(action) - {"tool", "arguments", "text"}
     if unknown:
-        return f"unknown key {sorted(map(str, unknown))[0]!r}"
-    if "text" not in action and not isinstance(action.get("tool"), str):
+        return f"unknown key {sorted(map(str, unknown))[0]!r:.80}"
+    if not isinstance(action.get("text", ""), str):
+        return "text must be text"
+    if not isinstance(action.get("tool", "" if "text" in action else None), str):
         return "names no tool"
     if not isinstance(action.get("arguments", {}), Mapping):
         return "arguments is not a mapping"
     if "tool" in action and known:
         if action["tool"] not in known:
-            return f"there is no tool {action['tool']!r}; the tools are {', '.join(known)}"
+            return f"there is no tool {action['tool']!r:.80}; the tools are {', '.join(known)}"
         try:
             known[action["tool"]].check(action.get("arguments", {}))
         except ToolArgumentError as error:

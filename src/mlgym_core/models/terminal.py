@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ class Terminal:
         self._source = source
         self._out = out
         self.interactive = source.isatty()
+        _tolerate(source)
         self._history = history_file()
         self._kept = 0
         self._readline = self._line_editing()
@@ -90,25 +92,35 @@ class Terminal:
         return readline
 
 
+def _tolerate(source: TextIO) -> None:
+    """Bytes that are no text become replacement characters instead of ending the run."""
+    if isinstance(source, io.TextIOWrapper) and source.errors != "replace":
+        with contextlib.suppress(io.UnsupportedOperation):  # something has been read already
+            source.reconfigure(errors="replace")
+
+
 def history_file() -> Path:
     """Where the entries are kept: below ``XDG_STATE_HOME``, else ``~/.local/state``."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "mlgym" / "human-history"
 
 
-def unfinished(text: str) -> bool:
-    """Whether a shell command goes on in the next line: after a backslash, in a quote or a here-document."""
-    delimiters: list[tuple[str, bool]] = []
-    quote = ""
-    for line in text.split("\n"):
-        if delimiters:
-            word, dashed = delimiters[0]
+class Unfinished:
+    """Reads a shell command line by line: it goes on after a backslash, in a quote or a here-document."""
+
+    def __init__(self) -> None:
+        self._quote = ""
+        self._delimiters: list[tuple[str, bool]] = []
+
+    def goes_on(self, line: str) -> bool:
+        """Take in the command's next line, and say whether another one belongs to it."""
+        if self._delimiters:
+            word, dashed = self._delimiters[0]
             if (line.lstrip("\t") if dashed else line) == word:
-                delimiters.pop(0)
-            continue
-        quote, found = _scan(line, quote)
-        delimiters += found
-    return quote != "" or bool(delimiters)
+                self._delimiters.pop(0)
+        else:
+            self._quote, self._delimiters = _scan(line, self._quote)
+        return self._quote != "" or bool(self._delimiters)
 
 
 def _scan(line: str, quote: str) -> tuple[str, list[tuple[str, bool]]]:
