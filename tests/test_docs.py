@@ -7,12 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 import yaml
 from support import write_task
 
 from mlgym_core import hookspecs
+from mlgym_core.agent.config import AgentConfig
+from mlgym_core.agent.config import load as load_agent
 from mlgym_core.taskfile import load_task_folder
+from mlgym_core.tools.builtin import TOOLS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -38,6 +42,16 @@ def test_the_examples_of_the_agents_page_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "submitted" in done.stdout
+
+
+def test_the_configuration_and_the_demonstration_of_the_agents_page_load(tmp_path: Path) -> None:
+    config, demonstration = blocks(ROOT / "docs" / "agents.md", "yaml")
+    (tmp_path / "example.yaml").write_text(demonstration)
+    (tmp_path / "agent.yaml").write_text(config.replace("demonstrations: []", "demonstrations: [example.yaml]"))
+    loaded = load_agent(tmp_path / "agent.yaml")
+    assert set(yaml.safe_load(config)) == {field.name for field in attrs.fields(AgentConfig)} - {"folder"}
+    assert [rule.keep for rule in loaded.history] == ["newest_windows", "last_observations", "token_window"]
+    assert [step.tool for step in loaded.examples(loaded.offered(TOOLS))[0].steps] == ["bash"]
 
 
 def test_the_task_file_of_the_guide_loads(tmp_path: Path) -> None:
