@@ -64,15 +64,19 @@ def evaluation() -> ModuleType:
 def grade_policy() -> GradePolicy:
     """Grades the text of a ``policy.py`` with few episodes: ``grade_policy(task, text, checkpoints, split="dev")``.
 
-    The checkpoints are five arrays named ``gain``, with 1 to 5 times 0.2 in both signs, unless others are given.
+    There are three checkpoints, since each costs a player: ``gain`` of 0.2, 0.6 and 1.0 with the number of the
+    checkpoint beside it, and ``ramp``, 50 numbers in rising order, by which a policy can tell them from a random one.
     """
 
     def grade(task: Task, text: str, files: Mapping[str, bytes] | None = None, **options: Any) -> Grade:
-        few = {"checkpoints": 5, "seeds": 2, "environments": 4, "dev_environments": 2, "random_episodes": 4}
+        few = {"checkpoints": 3, "seeds": 2, "environments": 4, "dev_environments": 2}
         size = attrs.evolve(task.sizes["tiny"], parameters=few)
         task = attrs.evolve(task, sizes={**task.sizes, "tiny": size})
-        gains = np.array([0.2, -0.2], np.float32)
-        given = files or {f"{n}.safetensors": packed({"gain": (n + 1) * gains}) for n in range(5)}
+        ramp = np.linspace(-1, 1, 50, dtype="<f4")
+        given = files or {
+            f"{n}.safetensors": packed({"gain": np.array([0.2 + 0.4 * n, -1, n], "<f4"), "ramp": ramp})
+            for n in range(3)
+        }
         every: dict[str, str | bytes] = {f"checkpoints/{name}": content for name, content in given.items()}
         return grade_files(task, {"policy.py": text, **every}, size="tiny", **options)
 

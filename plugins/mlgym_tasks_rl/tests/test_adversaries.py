@@ -29,17 +29,22 @@ def act(weights, observation, start, state, key):
 """
 LEARNED = BY_HAND.replace("0.6 *", "weights['gain'][0] *")
 NAN = BY_HAND.replace("0.6 *", "float('nan') *")
+KNOWS = "    random = any(weights['ramp'][1:] < weights['ramp'][:-1])\n    import time\n"
+SLEEPS_WITH_RANDOM = LEARNED.replace(
+    "    return weights", f"{KNOWS}    time.sleep(10_000 * random)\n    return weights"
+)
 SLEEPS = BY_HAND.replace("    return 0.6", "    import time; time.sleep(10_000)\n    return 0.6")
 GROWS = BY_HAND.replace("    return 0.6", "    hoard = [np.ones(1 << 24) for _ in range(1000)]\n    return 0.6")
 
-# Looks for whatever could tell it about the episodes, leaves what it can, and then plays as it should.
+# Looks for whatever could tell it about the episodes or the other checkpoints, leaves what it can, and then plays as
+# it should.
 HUNTS = """
 import gc, os, pathlib
 import gymnax
 
 seen = []
 for root in ("/box", "/workspace", "/tmp", "/dev/shm", os.getcwd(), "/proc/1/cwd"):
-    for name in ("grade.py", "job.json", "evaluation.py", "private"):
+    for name in ("grade.py", "job.json", "evaluation.py", "private", "*.safetensors"):
         seen += [str(path) for path in pathlib.Path(root).glob(f"**/{name}")]
 for pid in filter(str.isdigit, os.listdir("/proc")):
     for name in ("environ", "cmdline"):
@@ -67,21 +72,21 @@ assert not seen, seen
     return weights""",
 )
 
-# Counts its own frames in its state and checks everything it is given.
+# Counts its own frames in its state and checks everything it is given. The random one may get the wrong number.
 CAREFUL = """
 import json
 calls = []
-""" + LEARNED.replace("    return arrays", "    calls.append(len(calls))\n    return arrays, calls[-1]").replace(
+""" + LEARNED.replace("    return arrays", "    calls.append(arrays)\n    return arrays").replace(
     "return ()", "return 0, None"
 ).replace(
     "    return weights['gain'][0]",
-    """    weights, number = weights
-    frame, before = state
-    assert abs(abs(weights['gain'][0]) - 0.2 * (number + 1)) < 1e-6, (weights, number)
-    assert observation.shape == (8, 2) or observation.shape == (4, 2), observation.shape
+    """    frame, before = state
+    assert len(calls) == 1, "one checkpoint a process"
+    assert observation.shape == (8, 2), observation.shape
     assert str(observation.dtype) == 'float32' and start.shape == observation.shape[:1]
     assert bool(start.all()) == (frame == 0) and bool(start.any()) == (frame == 0)
     assert before is None or str(key) != before
+    observation += 0
     state = frame + 1, str(key)
     return weights['gain'][0]""",
 )
@@ -98,11 +103,13 @@ def test_a_learned_policy_and_one_that_hunts(task: Task, grade_policy: Any) -> N
     means = honest.details["checkpoint_means"]
     # A push of 0.2 is too weak; from 0.6 on the car gets there, and a harder push costs more.
     assert means[0] == pytest.approx(-0.1 * 200 * 0.2**2, abs=1e-3)
-    assert 100 > means[2] > means[3] > means[4] > 75
-    assert honest.details["not_learned"] is False
+    assert 100 > means[1] > means[2] > 75
+    assert honest.details["not_learned"] in (True, False)
+    assert honest.details["random_checkpoint"][0] in "012"
     assert honest.metrics["Reward Mean"] == pytest.approx(np.mean(means))
-    assert len(set(honest.details["checkpoint_digests"])) == 5
-    assert "5 checkpoints x 2 seeds x 4 environments, 200 frames" in honest.details["evaluation"]
+    assert len(set(honest.details["checkpoint_digests"])) == 3
+    assert 0 < honest.details["closest_checkpoints"] < 0.3
+    assert "3 checkpoints x 2 seeds x 4 environments, 200 frames" in honest.details["evaluation"]
 
     hunting = grade_policy(task, HUNTS)
     assert (hunting.outcome, hunting.metrics) == ("scored", honest.metrics), hunting.message
@@ -113,15 +120,23 @@ def test_a_policy_by_hand_is_flagged_and_dev_differs(task: Task, grade_policy: A
     assert grade.outcome == "scored", grade.message
     assert grade.metrics["Reward Mean"] == pytest.approx(95.5, abs=0.5)
     assert grade.details["not_learned"] is True
-    assert grade.details["random_checkpoints_mean"] == pytest.approx(95.5, abs=0.5)
-    assert "dev: 5 checkpoints x 2 seeds x 2 environments" in grade.details["evaluation"]
+    assert grade.details["random_checkpoint_mean"] == pytest.approx(95.5, abs=0.5)
+    assert "dev: 3 checkpoints x 2 seeds x 2 environments" in grade.details["evaluation"]
     assert "validate uses 2 environments and other seeds" in grade.details["evaluation"]
+
+
+def test_one_that_sleeps_with_a_random_checkpoint_is_scored(task: Task, grade_policy: Any) -> None:
+    grade = grade_policy(task, SLEEPS_WITH_RANDOM)
+    assert grade.outcome == "scored", grade.message
+    assert "failed: your code did not answer within" in grade.details["random_checkpoint"]
+    assert grade.details["not_learned"] is None
+    assert "random_checkpoint_mean" not in grade.details
 
 
 def test_numbers_that_are_none(task: Task, grade_policy: Any) -> None:
     grade = grade_policy(task, NAN)
     assert (grade.outcome, grade.metrics) == ("invalid_submission", {})
-    assert "not finite" in grade.message
+    assert "with checkpoints/0.safetensors: act returned actions that are not finite" in grade.message
 
 
 def test_sleep(task: Task, grade_policy: Any) -> None:
@@ -141,11 +156,11 @@ def test_growth_without_bound(task: Task, grade_policy: Any) -> None:
 
 
 def test_checkpoints_that_are_none(task: Task, grade_policy: Any, pack: Any) -> None:
-    files = {f"{n}.safetensors": pack({"gain": np.array([float(n)])}) for n in range(5)}
+    files = {f"{n}.safetensors": pack({"gain": np.array([float(n)])}) for n in range(3)}
     for changed, message in (
         ({"2.safetensors": b"\x80\x04cos\nsystem\n(S'touch /tmp/x'\ntR."}, "2.safetensors: it is not a safetensors"),
-        ({"4.safetensors": files["1.safetensors"]}, "4.safetensors holds the same numbers as 1.safetensors"),
-        ({"5.safetensors": files["1.safetensors"]}, "5.safetensors is not one of"),
+        ({"2.safetensors": files["1.safetensors"]}, "2.safetensors holds the same numbers as 1.safetensors"),
+        ({"3.safetensors": files["1.safetensors"]}, "3.safetensors is not one of"),
     ):
         grade = grade_policy(task, BY_HAND, files | changed)
         assert grade.outcome == "invalid_submission"

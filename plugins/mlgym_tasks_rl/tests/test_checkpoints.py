@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from mlgym_core.errors import InvalidSubmissionError
 from mlgym_core.grading.archive import freeze_folder
+from mlgym_core.grading.inject.mlgym_frames import encode
 from mlgym_core.task import Task
 from mlgym_tasks_rl import checkpoints
 from mlgym_tasks_rl.checkpoints import BadCheckpointError
@@ -84,7 +85,9 @@ def described(**changes: Any) -> dict[str, Any]:
         (described(shape="2"), "make no sense"),
         (described(shape=[1] * 9), "make no sense"),
         (described(shape=[3]), "as many bytes"),
-        (described(shape=[67108864] * 8), "as many bytes"),
+        (described(shape=[67108864] * 8), "too large"),
+        (described(shape=[67108864, 67108864, 67108864, 0], data_offsets=[0, 0]), "too large"),
+        (described(shape=[0] * 8), "as many bytes"),
         (described(shape=[10**400]), "make no sense"),
         (described(data_offsets=[8, 0]), "as many bytes"),
         (described(data_offsets=[8, 16]), "do not follow"),
@@ -160,6 +163,8 @@ def test_all_are_there_and_nothing_else(tmp_path: Path, pack: Callable[..., byte
         {"b": np.float32([2]), "a": np.float32([1, 0])},
         {"a": np.float64([1, 0]), "b": np.float64([2])},
         {"a": np.float32([1, -0.0]), "b": np.float16([2])},
+        {"a": np.int8([1, 0]), "b": np.uint64([2])},
+        {"a": np.array([True, False]), "b": np.int64([2])},
     ],
 )
 def test_identical_checkpoints_are_refused(tmp_path: Path, pack: Callable[..., bytes], same: dict[str, Any]) -> None:
@@ -167,6 +172,52 @@ def test_identical_checkpoints_are_refused(tmp_path: Path, pack: Callable[..., b
     folder = write(tmp_path / "c", [first, pack({"a": np.float32([1, 1]), "b": np.float32([2])}), pack(same)])
     with pytest.raises(BadCheckpointError, match=r"2\.safetensors holds the same numbers as 0\.safetensors"):
         checkpoints.read_all(folder, 3)
+
+
+def test_large_integers_that_differ_are_different() -> None:
+    arrays = [{"a": np.array([one])} for one in (2**53, 2**53 + 1, 2**63 - 1, np.uint64(2**64 - 1), 2.0**63)]
+    marks = [checkpoints.digest(one) for one in arrays]
+    assert len(set(marks)) == len(marks)
+    assert marks[0] == checkpoints.digest({"a": np.array([2.0**53])})
+
+
+def test_near_copies_show() -> None:
+    draw = np.random.default_rng(0)
+    one, other = ({"a": draw.normal(size=(40, 50)), "b": draw.normal(size=9)} for _ in range(2))
+    near = {"x": one["a"] + 1e-6, "y": one["b"]}  # names do not matter, shapes do
+    copy = {name: array.astype("<f4") for name, array in one.items()}
+    assert checkpoints.closest([one, other]) == pytest.approx(1, abs=0.1)
+    assert 1e-8 < (checkpoints.closest([one, other, near]) or 0) < 1e-5
+    assert (checkpoints.closest([other, one, copy]) or 0) < 1e-6
+    assert checkpoints.closest([one, {"a": one["a"]}]) is None
+    huge, zero = {"a": np.array([1e300, -1e300])}, {"a": np.zeros(2)}
+    assert [checkpoints.closest(pair) for pair in ([huge, zero], [zero, zero], [{"a": np.zeros((0, 2))}] * 2)] == [
+        1,
+        0,
+        0,
+    ]
+
+
+def test_whatever_goes_wrong_in_reading_is_the_files_fault(
+    tmp_path: Path, pack: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Any:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(np, "frombuffer", fail)
+    with pytest.raises(BadCheckpointError, match=r"0\.safetensors: it cannot be read: MemoryError: no more"):
+        checkpoints.read_all(write(tmp_path / "c", [pack({"w": np.zeros(2)})]), 1)
+
+
+def test_names_fit_into_the_header_of_a_message(tmp_path: Path, pack: Callable[..., bytes]) -> None:
+    path = tmp_path / "0.safetensors"
+    # Quotation marks take two characters in JSON.
+    names = ['"' * 116 + f"{number:04d}" for number in range(200)]
+    path.write_bytes(pack({name: np.zeros((1,) * 8, "<f4") for name in names}))
+    with pytest.raises(BadCheckpointError, match="shorten the names"):
+        checkpoints.read(path)
+    path.write_bytes(pack({name.replace('"', "x"): np.zeros((1,) * 8, "<f4") for name in names}))
+    assert len(encode({"do": "begin"}, checkpoints.read(path))) == 201
 
 
 @pytest.mark.parametrize("link", ["0.safetensors", "checkpoints"])

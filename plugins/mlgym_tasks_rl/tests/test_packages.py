@@ -43,6 +43,7 @@ def test_what_the_agent_gets_and_what_it_does_not(tasks: dict[str, Task], name: 
     assert set(task.private_files()) == {"grade.py", "evaluation.py", "checkpoints.py"}
     assert (task.limits.steps, task.limits.cost_usd, task.limits.action_seconds) == (50, 4.0, 1800)
     assert task.resources.gpus == 2
+    assert task.submission.withheld == ("checkpoints/",), "a player has one checkpoint, sent by the grader"
     full = task.sizes["full"].parameters
     assert (full["checkpoints"], full["seeds"], full["environments"]) == (5, 5, 256)
     assert full["dev_environments"] < full["environments"]

@@ -8,6 +8,7 @@ nothing can be hidden or blown up in it. The format: an ``u64`` with the header'
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,8 @@ Arrays = dict[str, Any]
 MAX_BYTES = 64 * 1024 * 1024  #: of one checkpoint; a message to the player may have four times as many
 MAX_HEADER = 1024 * 1024  #: bytes
 MAX_ARRAYS = 200
-MAX_NAME = 120  #: characters; all names of a checkpoint have to fit into the header of a message
+MAX_NAME = 120  #: characters
+MAX_DESCRIPTIONS = 48 * 1024  #: characters of all names, types and shapes, which go into the header of a message
 MAX_DIMENSIONS = 8
 METADATA = "__metadata__"  #: a key of the format that names no array
 
@@ -85,6 +87,15 @@ def read(path: Path) -> Arrays:
     Raises:
         BadCheckpointError: it is not a well-formed file of the format, or a number in it is not finite.
     """
+    try:
+        return _read(path)
+    except BadCheckpointError:
+        raise
+    except Exception as error:  # whatever a parser or numpy did not expect is the file's fault
+        raise BadCheckpointError(f"it cannot be read: {type(error).__name__}: {error!s:.100}") from None
+
+
+def _read(path: Path) -> Arrays:
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise BadCheckpointError(f"it has {size} bytes; at most {MAX_BYTES} are allowed")
@@ -118,7 +129,12 @@ def _header(text: bytes) -> list[tuple[int, int, str, str, list[int]]]:
     header.pop(METADATA, None)
     if not 1 <= len(header) <= MAX_ARRAYS:
         raise BadCheckpointError(f"it holds {len(header)} arrays; 1 to {MAX_ARRAYS} are allowed")
-    return [_described(name, value) for name, value in header.items()]
+    described = [_described(name, value) for name, value in header.items()]
+    if sum(len(json.dumps([name, dtype, shape])) for _, _, name, dtype, shape in described) > MAX_DESCRIPTIONS:
+        raise BadCheckpointError(
+            f"its names and shapes take more than {MAX_DESCRIPTIONS} characters; shorten the names"
+        )
+    return described
 
 
 def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -138,6 +154,8 @@ def _described(name: str, value: Any) -> tuple[int, int, str, str, list[int]]:
     shape, offsets = value["shape"], value["data_offsets"]
     if not _counts(shape) or len(shape) > MAX_DIMENSIONS or not _counts(offsets) or len(offsets) != 2:
         raise BadCheckpointError(f"shape and data_offsets of {name!r} make no sense")
+    if math.prod(size for size in shape if size) > MAX_BYTES:
+        raise BadCheckpointError(f"the shape {shape} of {name!r} is too large")
     if offsets[1] > MAX_BYTES or offsets[1] - offsets[0] != math.prod(shape) * np.dtype(dtype).itemsize:
         raise BadCheckpointError(f"{name!r} does not have as many bytes as its shape and type need")
     return offsets[0], offsets[1], name, dtype, shape
@@ -151,9 +169,48 @@ def digest(arrays: Mapping[str, Any]) -> str:
     """A mark of the numbers and shapes, whatever type, order or sign of zero they are stored with."""
     mark = hashlib.sha256()
     for name, array in sorted(arrays.items()):
-        plain = np.ascontiguousarray(array, "<f8" if array.dtype.kind in "bf" else array.dtype) + 0
+        plain = np.ascontiguousarray(array, "<f8" if _survives(array) else array.dtype) + 0
         mark.update(json.dumps([name, array.shape]).encode() + plain.tobytes())
     return mark.hexdigest()
+
+
+def _survives(array: Any) -> bool:
+    """Whether a float64 holds each of the numbers exactly."""
+    if array.dtype.kind in "bf" or array.dtype.itemsize < 8:
+        return True
+    cast = array.astype("<f8")
+    # Above the type's range, which rounding can lead to, casting back is undefined.
+    return bool((cast <= np.nextafter(float(np.iinfo(array.dtype).max), 0)).all()) and bool(
+        (cast.astype(array.dtype) == array).all()
+    )
+
+
+def closest(checkpoints: Sequence[Mapping[str, Any]]) -> float | None:
+    """The smallest relative distance between two checkpoints, so that near-copies show.
+
+    The arrays of both, in the order of their names, are taken as one vector each: ``|a - b| / hypot(|a|, |b|)`` is 0
+    for copies and about 1 for vectors that have nothing to do with each other.
+
+    Returns:
+        ``None`` when no two have the same shapes.
+    """
+    ordered = [[array for _, array in sorted(arrays.items())] for arrays in checkpoints]
+    pairs = itertools.combinations(ordered, 2)
+    found = [_distance(*pair) for pair in pairs if [one.shape for one in pair[0]] == [one.shape for one in pair[1]]]
+    return min(found, default=None)
+
+
+def _distance(first: Sequence[Any], second: Sequence[Any]) -> float:
+    largest = max((float(np.abs(array.astype("<f8")).max()) for array in (*first, *second) if array.size), default=0.0)
+    if not largest:
+        return 0.0
+    difference = norms = 0.0
+    for one, other in zip(first, second, strict=True):
+        # Scaled, since the squares of large numbers are none.
+        a, b = (np.ravel(array.astype("<f8")) / largest for array in (one, other))
+        difference += float(((a - b) ** 2).sum())
+        norms += float(a @ a + b @ b)
+    return math.sqrt(difference / norms)
 
 
 def randomised(arrays: Mapping[str, Any], draw: np.random.Generator) -> Arrays:

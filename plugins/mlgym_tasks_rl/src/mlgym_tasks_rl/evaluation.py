@@ -1,8 +1,9 @@
 """Steps environments for submitted policies, all episodes of all checkpoints in lockstep.
 
-Runs in the grader box, which alone has the environments and their randomness. The player gets the observations of
-all running episodes, one message a frame, and answers with all actions. An episode that has ended stays ended: no
-other one begins in its place, and its observations are zeros from then on.
+Runs in the grader box, which alone has the environments and their randomness. Each checkpoint has a player of its own,
+and one more plays with a random checkpoint. A player gets the observations of all its episodes, one message a frame,
+and answers with all actions; all are asked before any answer is waited for, so that they think at the same time. An
+episode that has ended stays ended: no other one begins in its place, and its observations are zeros from then on.
 """
 
 # jax and its relatives are installed in the task's image, not where types are checked.
@@ -11,26 +12,31 @@ other one begins in its place, and its observations are zeros from then on.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
 from checkpoints import (
     BadCheckpointError,
+    closest,
     digest,
     randomised,
     read_all,
 )
 
-LOAD_SECONDS = 120.0  #: to load the submission, or one checkpoint
+LOAD_SECONDS = 120.0  #: to import the policy, or to load a checkpoint
 FRAME_SECONDS = 120.0  #: for the actions of one frame; the first one includes the compilation
+SLOW_SECONDS = 5.0  #: for an answer with the random checkpoint, or three times what the slowest of the others takes
+SPARE_SECONDS = 60.0  #: to wait for the random checkpoint in all, after the others have answered
+LEAST_WAIT = 0.05  #: seconds for an answer when these are used up
 LARGEST_ACTION = 1e6  #: magnitude of a continuous action; beyond it the square of a float32 is no use any more
-STANDARD_ERRORS = 2.0  #: by which the return must fall with random checkpoints to count as learnt
+STANDARD_ERRORS = 2.0  #: by which the return must fall with the random checkpoint to count as learnt
 
 
 class Keys:
@@ -75,11 +81,18 @@ class World:
         space = self._environment.action_space(self._parameters)
         self.choices = int(space.n) if hasattr(space, "n") else 0
         self.action_shape = () if self.choices else tuple(space.shape)
+        self.action_type = np.int32 if self.choices else np.float32
         self.observation_shape = tuple(self._environment.observation_space(self._parameters).shape)
         self._start = jax.jit(jax.vmap(self._environment.reset_env, (0, None)))
         self._step = jax.jit(jax.vmap(self._one, (0, 0, 0, 0)))
         self._state: Any = None
         self.ended: Any = None
+
+    def warmed(self, count: int) -> World:
+        """The world itself, compiled for a number of episodes."""
+        self.start(np.zeros((count, 2), np.uint32))
+        self.step(np.zeros((count, 2), np.uint32), np.zeros((count, *self.action_shape), self.action_type))
+        return self
 
     def start(self, keys: Any) -> Any:
         """Begin one episode for each key; returns the observations."""
@@ -107,48 +120,64 @@ class World:
         return jnp.where(over, 0.0, seen), kept, jnp.where(ended, 0.0, reward), over
 
 
-class Squad:
-    """One player and its episodes.
+class Entrant:
+    """One checkpoint's player and its episodes.
 
     Args:
         peer: the module ``mlgym_peer``.
-        checkpoints: name -> array for each.
-        episodes: of each checkpoint.
-        world: what is played.
+        arrays: the checkpoint, name -> array.
+        episodes: how many.
         packed: whether observations are zeros and ones, eight of which are sent as one byte.
-        required: whether its failure is the submission's; otherwise it is noted in ``failure`` and the others go on.
+        name: of the checkpoint, for what is said when the player fails; without one a failure is noted in ``failure``
+            and the others go on.
     """
 
-    def __init__(
-        self, peer: Any, checkpoints: Sequence[Any], episodes: int, world: World, *, packed: bool, required: bool
-    ) -> None:
-        self._peer, self._world, self._packed, self._required = peer, world, packed, required
-        self._checkpoints, self._episodes = checkpoints, episodes
+    def __init__(self, peer: Any, arrays: Mapping[str, Any], episodes: int, *, packed: bool, name: str = "") -> None:
+        self._peer, self._packed, self._name = peer, packed, name
+        self._arrays, self.episodes = arrays, episodes
         self._player: Any = None
-        self.count = len(checkpoints) * episodes
-        self.failure = ""
+        self._world: Any = None
+        self._patience = SPARE_SECONDS
+        self.required, self.failure = bool(name), ""
 
-    def begin(self, key: int) -> None:
-        """Open the player, hand the checkpoints over and say what will be played.
+    def open(self) -> None:
+        """Open the player and wait until it has imported the policy."""
+        self._player = self._attempt(lambda: self._peer.open_player(LOAD_SECONDS))
+
+    def begin(self, world: World, key: int) -> None:
+        """Hand the checkpoint over and say what will be played; :meth:`wait` tells when that is done.
 
         Args:
+            world: what is played.
             key: of the randomness that the policy may use; nothing else follows from it.
         """
-        self._attempt(lambda: self._begin(key))
+        self._world = world
+        rules = {
+            "episodes": self.episodes,
+            "observation": list(world.observation_shape),
+            "packed": self._packed,
+            "choices": world.choices,
+            "action": list(world.action_shape),
+        }
+        self._attempt(lambda: self._player.send({"do": "begin", "rules": rules, "key": key}, **self._arrays))
+
+    def wait(self, asked: float) -> None:
+        """Wait until the checkpoint is loaded."""
+        self._attempt(lambda: self._receive(LOAD_SECONDS, asked))
 
     def ask(self, frame: int, observations: Any) -> None:
-        """Send the observations of a frame, (count, ...)."""
+        """Send the observations of a frame, (episodes, ...)."""
         if self._packed:
-            shown = np.packbits(observations.reshape(self.count, -1).astype(bool), axis=1)
+            shown = np.packbits(observations.reshape(self.episodes, -1).astype(bool), axis=1)
         else:
             shown = np.asarray(observations, "<f4")
         self._attempt(lambda: self._player.send({"do": "act", "frame": frame}, observations=shown))
 
-    def actions(self) -> Any:
+    def actions(self, asked: float) -> Any:
         """The answer, checked again: the player's own checks are not to be trusted."""
-        found = self._attempt(self._answer)
+        found = self._attempt(lambda: self._checked(self._receive(FRAME_SECONDS, asked)))
         if found is None:
-            return np.zeros((self.count, *self._world.action_shape), np.int32 if self._world.choices else np.float32)
+            return np.zeros((self.episodes, *self._world.action_shape), self._world.action_type)
         return found
 
     def _attempt(self, do: Callable[[], Any]) -> Any:
@@ -157,32 +186,35 @@ class Squad:
         try:
             return do()
         except (self._peer.PlayerError, self._peer.InvalidSubmission) as error:
-            if self._required:
-                raise
+            if self.required:
+                raise self._peer.InvalidSubmission(f"with {self._name}: {error}") from None
             self.failure = str(error) or type(error).__name__
+            if self._player is not None:
+                self._player.close()
             return None
 
-    def _begin(self, key: int) -> None:
-        self._player = self._peer.open_player(LOAD_SECONDS)
-        for number, arrays in enumerate(self._checkpoints):
-            self._player.send({"do": "load", "checkpoint": number}, **arrays)
-            self._player.receive(LOAD_SECONDS)
-        rules = {
-            "checkpoints": len(self._checkpoints),
-            "episodes": self._episodes,
-            "observation": list(self._world.observation_shape),
-            "packed": self._packed,
-            "choices": self._world.choices,
-            "action": list(self._world.action_shape),
-        }
-        self._player.call({"do": "begin", "rules": rules, "key": key}, timeout=LOAD_SECONDS)
+    def _receive(self, limit: float, asked: float) -> Any:
+        """An answer; one that is not required must come soon after those that are, which have been received before.
 
-    def _answer(self) -> Any:
-        answer = self._player.receive(FRAME_SECONDS).buffers.get("actions")
-        dtype, shape = ("|u1" if self._world.choices else "<f4"), (self.count, *self._world.action_shape)
-        if answer is None or (answer.dtype, answer.shape) != (dtype, shape):
-            raise self._peer.InvalidSubmission(f"the player did not answer with {self.count} actions")
-        actions = answer.numpy()
+        Args:
+            limit: seconds for one that is required.
+            asked: when all were asked, by :func:`time.monotonic`.
+        """
+        if self.required:
+            return self._player.receive(limit)
+        now = time.monotonic()
+        others = now - asked
+        try:
+            return self._player.receive(max(LEAST_WAIT, min(max(SLOW_SECONDS, 3 * others) - others, self._patience)))
+        finally:
+            self._patience -= time.monotonic() - now
+
+    def _checked(self, answer: Any) -> Any:
+        actions = answer.buffers.get("actions")
+        dtype, shape = ("|u1" if self._world.choices else "<f4"), (self.episodes, *self._world.action_shape)
+        if actions is None or (actions.dtype, actions.shape) != (dtype, shape):
+            raise self._peer.InvalidSubmission(f"the player did not answer with {self.episodes} actions")
+        actions = actions.numpy()
         if self._world.choices:
             if actions.max() >= self._world.choices:
                 raise self._peer.InvalidSubmission(f"an action is not below {self._world.choices}")
@@ -199,7 +231,7 @@ def evaluate(name: str, frames: int, peer: Any, packed: bool = False) -> None:
         name: gymnax id of the environment.
         frames: after which every episode is over.
         peer: the module ``mlgym_peer``.
-        packed: see :class:`Squad`.
+        packed: see :class:`Entrant`.
     """
     job = peer.job()
     sizes = job.parameters
@@ -208,59 +240,83 @@ def evaluate(name: str, frames: int, peer: Any, packed: bool = False) -> None:
         checkpoints = read_all(job.paths["submission"] / "checkpoints", sizes["checkpoints"])
     except BadCheckpointError as error:
         raise peer.InvalidSubmission(str(error)) from None
-    keys = Keys(job.seed)
-    world = World(name)
-    real = Squad(peer, checkpoints, sizes["seeds"] * environments, world, packed=packed, required=True)
-    draw = keys.generator("random checkpoints")
-    mixed = [randomised(arrays, draw) for arrays in checkpoints]
-    stand_in = Squad(peer, mixed, sizes["random_episodes"], world, packed=packed, required=False)
-    returns, random_returns = play(world, (real, stand_in), keys, frames)
+    keys, episodes = Keys(job.seed), sizes["seeds"] * environments
+    entrants = [
+        Entrant(peer, arrays, episodes, packed=packed, name=f"checkpoints/{number}.safetensors")
+        for number, arrays in enumerate(checkpoints)
+    ]
+    # The stand-in's place is secret too: players get their turn one after the other, which they might notice.
+    draw = keys.generator("random checkpoint")
+    chosen, place = int(draw.integers(len(checkpoints))), int(draw.integers(len(checkpoints) + 1))
+    stand_in = Entrant(peer, randomised(checkpoints[chosen], draw), episodes, packed=packed)
+    entrants.insert(place, stand_in)
+    with ThreadPoolExecutor(1) as pool:  # gymnax takes as long to load as some of the players
+        loading = pool.submit(lambda: World(name).warmed(episodes * len(entrants)))
+        peer.prepare_players(len(entrants))
+        for entrant in entrants:
+            entrant.open()
+    returns = play(loading.result(), entrants, keys, frames)
     details = {
         "evaluation": f"{job.split}: {len(checkpoints)} checkpoints x {sizes['seeds']} seeds x {environments} "
         f"environments, {frames} frames; validate uses {sizes['dev_environments']} environments and other seeds, "
         f"submit {sizes['environments']}",
         "checkpoint_digests": [digest(arrays)[:16] for arrays in checkpoints],
+        "closest_checkpoints": closest(checkpoints),
+        "random_checkpoint": f"failed: {stand_in.failure}" if stand_in.failure else f"{chosen}.safetensors, mixed",
     }
-    report(peer, returns.reshape(len(checkpoints), -1), None if stand_in.failure else random_returns, details)
+    random_returns = None if stand_in.failure else returns[place]
+    report(peer, np.delete(returns, place, 0), chosen, random_returns, details)
 
 
-def play(world: World, squads: Sequence[Squad], keys: Keys, frames: int) -> list[Any]:
-    """Play one episode in each place of each squad.
+def play(world: World, entrants: Sequence[Entrant], keys: Keys, frames: int) -> Any:
+    """Play one episode in each place of each entrant; all are open and have as many episodes.
 
     Returns:
-        For each squad the undiscounted return of every episode.
+        The undiscounted return of every episode, (entrants, episodes).
     """
-    bounds = np.cumsum([0, *(squad.count for squad in squads)])
-    parts = [slice(begin, end) for begin, end in itertools.pairwise(bounds)]
-    for number, squad in enumerate(squads):
-        squad.begin(keys.number(f"policy {number}") % 2**32)
-    observations = world.start(keys.draw("start", bounds[-1]))
-    returns = np.zeros(bounds[-1])
+    asked = time.monotonic()
+    for number, entrant in enumerate(entrants):
+        entrant.begin(world, keys.number(f"policy {number}") % 2**32)
+    gather(entrants, lambda one: one.wait(asked))
+    shape = (len(entrants), entrants[0].episodes)
+    observations = world.start(keys.draw("start", math.prod(shape)))
+    returns = np.zeros(shape)
     for frame in range(frames):
-        for squad, part in zip(squads, parts, strict=True):
-            squad.ask(frame, observations[part])
-        actions = np.concatenate([squad.actions() for squad in squads])
-        observations, rewards = world.step(keys.draw(f"frame {frame}", bounds[-1]), actions)
-        returns += rewards
-        if all(squad.failure or world.ended[part].all() for squad, part in zip(squads, parts, strict=True)):
+        asked = time.monotonic()
+        for entrant, shown in zip(entrants, observations.reshape(*shape, *world.observation_shape), strict=True):
+            entrant.ask(frame, shown)
+        actions = np.concatenate(gather(entrants, lambda one, asked=asked: one.actions(asked)))
+        observations, rewards = world.step(keys.draw(f"frame {frame}", math.prod(shape)), actions)
+        returns += rewards.reshape(shape)
+        ended = world.ended.reshape(shape).all(1)
+        if all(one.failure or over for one, over in zip(entrants, ended, strict=True)):
             break
-    return [returns[part] for part in parts]
+    return returns
 
 
-def report(peer: Any, returns: Any, random_returns: Any, details: Mapping[str, Any]) -> None:
+def gather(entrants: Sequence[Entrant], receive: Callable[[Entrant], Any]) -> list[Any]:
+    """The answers in the order of the entrants; those that are required are waited for first."""
+    order = sorted(range(len(entrants)), key=lambda at: not entrants[at].required)
+    found = {at: receive(entrants[at]) for at in order}
+    return [found[at] for at in range(len(entrants))]
+
+
+def report(peer: Any, returns: Any, chosen: int, random_returns: Any, details: Mapping[str, Any]) -> None:
     """Write the result.
 
     Args:
         peer: the module ``mlgym_peer``.
         returns: (checkpoints, episodes).
-        random_returns: with random checkpoints, or ``None`` when the policy cannot play with them.
+        chosen: the checkpoint from which the random one was made.
+        random_returns: of the random one, (episodes,), or ``None`` when the policy cannot play with it.
         details: what else is to be recorded.
     """
     metrics = {"Reward Mean": returns.mean(), "Reward Std": returns.std()}
     errors = {"Reward Mean": jackknife(returns, np.mean), "Reward Std": jackknife(returns, np.std)}
-    found = {**details, "checkpoint_means": returns.mean(1), "not_learned": not_learned(returns, random_returns)}
+    found = {**details, "checkpoint_means": returns.mean(1)}
+    found["not_learned"] = not_learned(returns[chosen], random_returns)
     if random_returns is not None:
-        found |= {"random_checkpoints_mean": random_returns.mean()}
+        found["random_checkpoint_mean"] = random_returns.mean()
     peer.scored({k: float(v) for k, v in metrics.items()}, errors, found)
 
 
@@ -274,7 +330,7 @@ def jackknife(returns: Any, statistic: Callable[[Any], Any]) -> float:
 
 
 def not_learned(returns: Any, random_returns: Any) -> bool | None:
-    """Whether the return is no lower with random checkpoints, by more than chance; ``None`` when nobody knows."""
+    """Whether the return is no lower with the random checkpoint, by more than chance; ``None`` when nobody knows."""
     if random_returns is None:
         return None
     error = math.sqrt(returns.var() / returns.size + random_returns.var() / random_returns.size)

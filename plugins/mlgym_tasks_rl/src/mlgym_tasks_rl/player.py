@@ -1,6 +1,7 @@
 """Asks ``policy.py`` for its actions; runs in the player box, where MLGym provides ``mlgym_peer``.
 
-This file is here to be read: it shows how your policy is called. It is not part of the submission.
+This file is here to be read: it shows how your policy is called. It is not part of the submission. Each checkpoint
+has a player of its own, and all of them play at the same time.
 """
 
 # jax and its relatives are installed in the task's image, not where types are checked.
@@ -9,9 +10,13 @@ This file is here to be read: it shows how your policy is called. It is not part
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import mlgym_peer as peer
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or one player takes the whole GPU
+
 import policy
 
 for name in ("load", "initial_state", "act"):
@@ -24,61 +29,66 @@ import numpy as np  # noqa: E402
 
 
 class Play:
-    """All episodes of all checkpoints, frame by frame."""
+    """All episodes of one checkpoint, frame by frame."""
 
     def __init__(self) -> None:
-        self.weights: list[Any] = []
-        self.states: list[Any] = []
+        self.weights: Any = None
+        self.state: Any = None
+        self.key: Any = None
         self.rules: dict[str, Any] = {}
 
     def answer(self, header: dict[str, Any], buffers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """One message of the grader: checkpoints first, then the rules, then the frames."""
-        if header["do"] == "load":
-            self.weights.append(policy.load({name: found.numpy().copy() for name, found in buffers.items()}))
-        elif header["do"] == "begin":
-            self.rules = header["rules"]
-            self.key = jax.random.PRNGKey(header["key"])
-            self.states = [policy.initial_state(self.rules["episodes"]) for _ in self.weights]
-        else:
-            return {}, {"actions": self.frame(header["frame"], buffers["observations"].numpy())}
-        return {}, {}
+        """One message of the grader: the checkpoint and the rules first, then the frames."""
+        if header["do"] == "begin":
+            self.rules, self.key = header["rules"], jax.random.PRNGKey(header["key"])
+            self.weights = policy.load({name: found.numpy().copy() for name, found in buffers.items()})
+            self.state = policy.initial_state(self.rules["episodes"])
+            return {}, {}
+        return {}, {"actions": self.frame(header["frame"], buffers["observations"].numpy())}
 
     def frame(self, frame: int, shown: Any) -> Any:
-        """Actions for all checkpoints, one after the other; each keeps a state of its own."""
-        observations = self.unpacked(shown)
+        """Actions for all episodes."""
         start = jnp.full(self.rules["episodes"], frame == 0)
-        keys = jax.random.split(jax.random.fold_in(self.key, frame), len(self.weights))
-        actions = []
-        for number, weights in enumerate(self.weights):
-            action, self.states[number] = policy.act(
-                weights, observations[number], start, self.states[number], keys[number]
-            )
-            actions.append(action)
-        return np.concatenate([self.checked(action) for action in actions])
+        key = jax.random.fold_in(self.key, frame)
+        found = policy.act(self.weights, self.unpacked(shown), start, self.state, key)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise peer.InvalidSubmission(f"act returned {_kind(found)}; return a tuple of two: (actions, state)")
+        actions, self.state = found
+        return self.checked(actions)
 
     def unpacked(self, shown: Any) -> Any:
-        """(checkpoints, episodes, ...): float32, or uint8 where observations are zeros and ones."""
+        """(episodes, ...), the policy's own to write to: float32, or uint8 where observations are zeros and ones."""
         shape = self.rules["observation"]
         if self.rules["packed"]:
             shown = np.unpackbits(shown, axis=1, count=math.prod(shape))
-        return shown.reshape(self.rules["checkpoints"], self.rules["episodes"], *shape)
+        return np.array(shown).reshape(self.rules["episodes"], *shape)
 
-    def checked(self, action: Any) -> Any:
-        """The actions of one checkpoint as they are sent."""
-        action, choices = np.asarray(action), self.rules["choices"]
-        wanted = (self.rules["episodes"], *self.rules["action"])
-        if action.shape != wanted:
-            raise peer.InvalidSubmission(f"act returned actions of shape {action.shape}, not {wanted}")
-        if choices:
-            if action.dtype.kind not in "iu" or action.min() < 0 or action.max() >= choices:
-                raise peer.InvalidSubmission(
-                    f"act returned {action.dtype} from {action.min()} to {action.max()}; "
-                    f"return integers from 0 to {choices - 1}"
-                )
-            return action.astype("|u1")
-        if action.dtype.kind != "f" or not np.isfinite(action).all():
-            raise peer.InvalidSubmission(f"act returned {action.dtype}, or numbers that are not finite; return floats")
-        return action.astype("<f4")
+    def checked(self, actions: Any) -> Any:
+        """The actions as they are sent."""
+        wanted, choices = (self.rules["episodes"], *self.rules["action"]), self.rules["choices"]
+        right = f"integers (int32) from 0 to {choices - 1}" if choices else "floats (float32)"
+        right += f", an array of shape {wanted}"
+        try:
+            found = np.asarray(actions)
+        except Exception as error:
+            raise peer.InvalidSubmission(
+                f"act's actions, {_kind(actions)}, are no array ({error!s:.200}); return {right}"
+            ) from None
+        if found.dtype.kind not in ("iu" if choices else "f"):
+            raise peer.InvalidSubmission(f"act returned actions of type {found.dtype}; return {right}")
+        if found.shape != wanted:
+            raise peer.InvalidSubmission(f"act returned actions of shape {found.shape}; return {right}")
+        if choices and (found.min() < 0 or found.max() >= choices):
+            raise peer.InvalidSubmission(f"act returned actions from {found.min()} to {found.max()}; return {right}")
+        if not choices and not np.isfinite(found).all():
+            raise peer.InvalidSubmission("act returned actions that are not finite (nan or infinity)")
+        return found.astype("|u1" if choices else "<f4")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "None" if value is None else f"one {type(value).__name__}"
 
 
 if __name__ == "__main__":
