@@ -127,7 +127,7 @@ def kill_action(root: int, spare: Collection[int], shell: int | None, since: flo
         if found <= killed:  # dying, not breeding: on a busy machine that takes a moment
             time.sleep(_PAUSE_SECONDS)
             continue
-        kill(found)
+        kill(sorted(found, key=lambda pid: pid != shell))  # it must not go on when what it waits for is gone
         killed |= found
         rounds += 1
     kill_below(root, spare)
