@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -56,43 +56,22 @@ def command(
     """Run a task with a model and an agent, and score what it submits."""
     from mlgym_core.plan import RunConfig
 
+    used = options.limits(steps=steps, cost=cost, tokens=tokens, model_calls=model_calls, validations=validations)
+    seconds = options.limits(time=time, working_time=working_time, action_time=action_time)
+    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "stop": stop}
+    service: dict[str, Any] = {"stream": stream, "cache": cache, "timeout": model_timeout, "base_url": base_url}
     config = RunConfig(
-        task=task,
-        model=model,
-        agent=agent,
-        backend=backend,
-        size=size,
-        source=source,
+        *(task, model, agent, backend, size, source),
         network=cast("Network", network),
         seed=seed,
         out=out,
-        limits=options.limits(
-            steps=steps,
-            cost=cost,
-            tokens=tokens,
-            time=time,
-            working_time=working_time,
-            action_time=action_time,
-            model_calls=model_calls,
-            validations=validations,
-        ),
+        limits=used | seconds,
         validate_on=cast("Split", validate_on),
         keep=keep,
         build=not no_build,
         allow_unsafe=allow_unsafe,
         settings=options.model_settings(
-            temperature=temperature,
-            top_p=top_p,
-            max_tokens=max_tokens,
-            reasoning_effort=reasoning_effort,
-            stop=stop,
-            seed=model_seed,
-            stream=stream,
-            cache=cache,
-            timeout=model_timeout,
-            base_url=base_url,
-            price=price,
-            extra=model_option,
+            **sampling, **service, seed=model_seed, reasoning_effort=reasoning_effort, price=price, extra=model_option
         ),
     )
     execute(config, as_json)
