@@ -81,7 +81,8 @@ def test_lists_nest_like_the_shape() -> None:
 
 
 def test_numpy_arrays_survive_packing() -> None:
-    numpy = pytest.importorskip("numpy")
+    import numpy
+
     grid = numpy.arange(12.0).reshape(3, 4)
     for values in (grid, grid[:, ::2], grid.astype(">f4"), grid > 3, numpy.zeros((0, 4)), numpy.float32(3.5)):
         packed = wire.as_buffer(values)

@@ -42,7 +42,8 @@ def split_of(task: Task) -> dict[str, list[int]]:
 
 
 def test_the_split_is_the_published_one(task: Task) -> None:
-    selection = pytest.importorskip("sklearn.model_selection")
+    from sklearn import model_selection as selection
+
     rest, test = selection.train_test_split(range(1, 1461), test_size=0.2, random_state=42)
     _, dev = selection.train_test_split(rest, test_size=0.125, random_state=42)
     assert split_of(task) == {"dev": sorted(dev), "test": sorted(test)}
