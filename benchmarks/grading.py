@@ -16,13 +16,13 @@ import tempfile
 from pathlib import Path
 
 from mlgym_core import data
-from mlgym_core.backends import choose
 from mlgym_core.grading.archive import Archive, freeze_folder
 from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.sealed import Grader
-from mlgym_core.plugins import Registry, load_task
+from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.runner.backends import choose
 from mlgym_core.sandbox.base import Backend
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 GAMES = ("battle-of-sexes", "prisoners-dilemma", "blotto")
 TARGET_SECONDS = 2.0

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from mlgym_core import data
-from mlgym_core.backends import choose
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.sealed import Grader
-from mlgym_core.plugins import Registry, load_task
-from mlgym_core.sandbox import environments
+from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.runner.backends import choose
 from mlgym_core.sandbox.base import Backend
-from mlgym_core.task import Task
+from mlgym_core.sandbox.local import environments
+from mlgym_core.task.task import Task
 
 TARGET_SECONDS = {"mountain-car": 20.0, "breakout": 120.0}
 TARGET_RATIO = 1.3

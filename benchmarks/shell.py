@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mlgym_core.sandbox.base import Backend, BoxSpec, PreparedImage, Sandbox
-from mlgym_core.sandbox.docker import DockerBackend
-from mlgym_core.sandbox.environments import base_image
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.task import Image, Resources
+from mlgym_core.sandbox.engine.docker import DockerBackend
+from mlgym_core.sandbox.local.backend import LocalBackend
+from mlgym_core.sandbox.local.environments import base_image
+from mlgym_core.task.task import Image, Resources
 
 ROUNDS = 5
 ACTIONS = 400

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgym_core import Action, RunConfig, open_episode, run
-from mlgym_core.plugins import Registry
+from mlgym_core.plugins.loading import Registry
 
 SCRIPT = [*(["true"] * 48), {"tool": "validate"}, {"tool": "submit"}]
 

@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from mlgym_core import Action, RunConfig, load_task, open_episode
-from mlgym_core.backends import choose
-from mlgym_core.episode import Episode
-from mlgym_core.plugins import Registry
+from mlgym_core.episode.episode import Episode
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.backends import choose
 from mlgym_core.sandbox.base import BoxSpec
 from mlgym_core.tools.builtin import TOOLS
 from mlgym_core.tools.scripted import tool_files

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from mlgym_core import RunConfig, load_task, run
-from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.plugins import Registry
-from mlgym_core.record import read_events
-from mlgym_core.result import RunResult
-from mlgym_core.task import Capability, Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.record.record import read_events
+from mlgym_core.runner.backends import choose
+from mlgym_core.runner.document import RunResult
+from mlgym_core.task.task import Capability, Task
+from mlgym_core.task.taskfile import load_task_folder
 
 SECRET = bytes(range(16))
 HONEST = "def row_strategy(history):\n    return 0\n"

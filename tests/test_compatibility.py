@@ -8,7 +8,7 @@ import pytest
 from support import PluginFolder
 
 from mlgym_core.errors import PluginError
-from mlgym_core.plugins import Registry, examine, list_tasks, load_task
+from mlgym_core.plugins.loading import Registry, examine, list_tasks, load_task
 
 CORE = version("mlgym-core")
 TOOL = """

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from support import write_task
 
-from mlgym_core import hookspecs
 from mlgym_core.agent.config import AgentConfig
 from mlgym_core.agent.config import load as load_agent
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.plugins import hookspecs
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 ROOT = Path(__file__).parents[1]

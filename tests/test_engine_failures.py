@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.plugins import load_task
-from mlgym_core.record import read_events, read_result
-from mlgym_core.sandbox import engines
-from mlgym_core.sandbox.docker import DockerBackend
+from mlgym_core.plugins.loading import load_task
+from mlgym_core.record.record import read_events, read_result
+from mlgym_core.sandbox.engine import endpoints
+from mlgym_core.sandbox.engine.docker import DockerBackend
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -102,7 +102,7 @@ def engine() -> Iterator[Engine]:
     engine = Engine(folder)
     try:
         wait_for(engine.socket.exists)
-        client, _ = engines.connect("docker", [engines.Endpoint(f"unix://{engine.socket}", "the test's own")], "")
+        client, _ = endpoints.connect("docker", [endpoints.Endpoint(f"unix://{engine.socket}", "the test's own")], "")
         image = main.prepare_image(load_task("battle-of-sexes").image, "agent", print).reference
         client.images.load(b"".join(main.client.images.get(image).save(named=image)))
         client.close()

@@ -10,7 +10,7 @@ import pytest
 from support import PluginFolder
 
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.sandbox.docker import DockerBackend
+from mlgym_core.sandbox.engine.docker import DockerBackend
 
 pytestmark = pytest.mark.engine
 

@@ -8,9 +8,9 @@ import textwrap
 import pytest
 from support import PluginFolder
 
-from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError, PluginError, UnknownTaskError, UsageError
-from mlgym_core.plugins import Registry, list_tasks, load_task
+from mlgym_core.plugins.loading import Registry, list_tasks, load_task
+from mlgym_core.runner.backends import choose
 
 BROKEN = {
     "import-error": "import module_that_does_not_exist\n",
@@ -155,7 +155,7 @@ def test_an_observer_that_raises_is_left_out_from_then_on(plugins_here: PluginFo
 def test_a_backend_that_fails_to_start_is_passed_over_by_auto(plugins_here: PluginFolder) -> None:
     source = textwrap.dedent("""
         from mlgym_core import hookimpl
-        from mlgym_core.hookspecs import BackendEntry
+        from mlgym_core.plugins.hookspecs import BackendEntry
 
         @hookimpl
         def mlgym_register_backends():
@@ -172,7 +172,7 @@ def test_a_backend_that_fails_to_start_is_passed_over_by_auto(plugins_here: Plug
 
 def test_names_of_the_core_and_of_earlier_tools_are_taken(plugins_here: PluginFolder) -> None:
     source = (
-        "from mlgym_core import hookimpl\nfrom mlgym_core.hookspecs import ModelEntry\n"
+        "from mlgym_core import hookimpl\nfrom mlgym_core.plugins.hookspecs import ModelEntry\n"
         "from mlgym_core.tools.base import Tool, ToolOutput\n\n"
         "def tool(name):\n    return Tool(name, 'WHO', {}, lambda context, arguments: ToolOutput('x'))\n\n"
         "@hookimpl\ndef mlgym_register_tools():\n    return [tool('bash'), tool('words')]\n\n"

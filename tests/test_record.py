@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.errors import RecordError
-from mlgym_core.record import EVENTS, Redactor, RunRecord, encode, new_run_id, plain, read_events, read_result
+from mlgym_core.record.record import EVENTS, Redactor, RunRecord, encode, new_run_id, plain, read_events, read_result
 
 
 def test_events_are_on_disk_as_soon_as_they_are_written(tmp_path: Path) -> None:

@@ -18,18 +18,18 @@ from support import PluginFolder
 
 from mlgym_core import Action, Episode, RunConfig, open_episode, read_result, run
 from mlgym_core.agent.budget import Budget
-from mlgym_core.backends import choose
 from mlgym_core.cli.progress import result_table
 from mlgym_core.errors import BackendUnavailableError, InvalidSubmissionError, RecordError, UsageError
 from mlgym_core.grading.sealed import derive_seed
 from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
-from mlgym_core.plugins import Registry
-from mlgym_core.record import read_events
-from mlgym_core.result import RunResult
-from mlgym_core.runner import grade_folder
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.task import SPLITS, Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.record.record import read_events
+from mlgym_core.runner.backends import choose
+from mlgym_core.runner.document import RunResult
+from mlgym_core.runner.execution import grade_folder
+from mlgym_core.sandbox.local.backend import LocalBackend
+from mlgym_core.task.task import SPLITS, Task
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.base import Tool
 
 # Reads one number; dev and test differ, so that a test can tell which was scored.

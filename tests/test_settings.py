@@ -16,11 +16,11 @@ from support import PluginFolder
 
 from mlgym_core import settings
 from mlgym_core.errors import BackendUnavailableError, PluginError, UsageError
-from mlgym_core.plugins import Registry, load_task
-from mlgym_core.sandbox import scratch
-from mlgym_core.sandbox.docker import DockerBackend
-from mlgym_core.sandbox.environments import cache_folder
-from mlgym_core.sandbox.images import BuildOptions
+from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.sandbox.engine.docker import DockerBackend
+from mlgym_core.sandbox.engine.images import BuildOptions
+from mlgym_core.sandbox.local import scratch
+from mlgym_core.sandbox.local.environments import cache_folder
 from mlgym_core.settings import SETTINGS, Setting, runs_folder
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -269,7 +269,7 @@ def test_the_page_and_the_table_agree() -> None:
 def test_no_other_variable_is_read() -> None:
     known = {setting.name for setting in SETTINGS} | set(settings.OTHERS)
     source = Path(settings.__file__).parent
-    inside_sandboxes = source / "tools" / "scripts"
+    inside_sandboxes = source / "tools" / "inside"
     for path in source.rglob("*.py"):
         if path.is_relative_to(inside_sandboxes):
             continue

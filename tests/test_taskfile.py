@@ -11,8 +11,8 @@ import yaml
 from support import TASK_YAML
 
 from mlgym_core.errors import TaskSpecError
-from mlgym_core.task import Include
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.task import Include
+from mlgym_core.task.taskfile import load_task_folder
 
 Maker = Callable[..., Path]
 

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from mlgym_core.grading.grade import Grade
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.task import Task
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.testing import grade_files
 from mlgym_tasks_gametheory.lockstep import Stream
 

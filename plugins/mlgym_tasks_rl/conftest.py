@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from mlgym_core.grading.grade import Grade
-from mlgym_core.sandbox import environments
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.sandbox.local import environments
+from mlgym_core.task.task import Task
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.testing import grade_files
 from mlgym_tasks_rl import checkpoints
 

@@ -9,34 +9,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlgym_core.episode import Action, Episode, StepResult
+    from mlgym_core.episode.episode import Action, Episode, StepResult
     from mlgym_core.errors import MLGymError
-    from mlgym_core.hookspecs import hookimpl
     from mlgym_core.models.base import ModelSettings, Price
-    from mlgym_core.plan import RunConfig
-    from mlgym_core.plugins import list_tasks, load_task
-    from mlgym_core.record import read_result
-    from mlgym_core.runner import grade_folder, open_episode, run
-    from mlgym_core.task import Task
-    from mlgym_core.taskfile import load_task_folder
+    from mlgym_core.plugins.hookspecs import hookimpl
+    from mlgym_core.plugins.loading import list_tasks, load_task
+    from mlgym_core.record.record import read_result
+    from mlgym_core.runner.config import RunConfig
+    from mlgym_core.runner.execution import grade_folder, open_episode, run
+    from mlgym_core.task.task import Task
+    from mlgym_core.task.taskfile import load_task_folder
 
 _HOMES = {
-    "Action": "episode",
-    "Episode": "episode",
+    "Action": "episode.episode",
+    "Episode": "episode.episode",
     "MLGymError": "errors",
     "ModelSettings": "models.base",
     "Price": "models.base",
-    "RunConfig": "plan",
-    "StepResult": "episode",
-    "Task": "task",
-    "grade_folder": "runner",
-    "hookimpl": "hookspecs",
-    "list_tasks": "plugins",
-    "load_task": "plugins",
-    "load_task_folder": "taskfile",
-    "open_episode": "runner",
-    "read_result": "record",
-    "run": "runner",
+    "RunConfig": "runner.config",
+    "StepResult": "episode.episode",
+    "Task": "task.task",
+    "grade_folder": "runner.execution",
+    "hookimpl": "plugins.hookspecs",
+    "list_tasks": "plugins.loading",
+    "load_task": "plugins.loading",
+    "load_task_folder": "task.taskfile",
+    "open_episode": "runner.execution",
+    "read_result": "record.record",
+    "run": "runner.execution",
 }
 
 __all__ = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mlgym_core.agent.budget import Budget, TotalBudget
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Usage
-from mlgym_core.task import Limits
+from mlgym_core.task.task import Limits
 
 
 def test_budgets_name_the_limit_that_was_reached() -> None:

@@ -13,13 +13,13 @@ from mlgym_core import RunConfig, run
 from mlgym_core.agent.base import AgentContext
 from mlgym_core.agent.config import SHIPPED, AgentConfig, from_file, load, shipped
 from mlgym_core.agent.prompts import PLACEHOLDERS, read_template
+from mlgym_core.authoring.scaffold.agents import new_agent
 from mlgym_core.errors import UsageError
 from mlgym_core.models.scripted import ScriptedModel
-from mlgym_core.plugins import Registry
-from mlgym_core.record import read_events
-from mlgym_core.scaffold.agents import new_agent
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.record.record import read_events
+from mlgym_core.task.task import Task
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 SCRIPT = ["echo 1 > answer.csv", {"tool": "submit"}]

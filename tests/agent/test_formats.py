@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.agent.formats import FORMATS, Fenced, Json, MalformedReplyError, NativeCalls, Xml
-from mlgym_core.episode import Action
+from mlgym_core.episode.episode import Action
 from mlgym_core.models.base import Reply, ToolCall
 from mlgym_core.tools.base import Tool, ToolArgumentError, ToolOutput
 from mlgym_core.tools.builtin import BASH, SUBMIT, VALIDATE

@@ -22,10 +22,10 @@ from mlgym_core.models.base import (
     ToolCall,
     Usage,
 )
-from mlgym_core.record import read_events
-from mlgym_core.result import RunResult
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.record.record import read_events
+from mlgym_core.runner.document import RunResult
+from mlgym_core.task.task import Task
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.base import Tool
 
 DOLLAR = Usage(10, 5, 1.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import write_task
 
-from mlgym_core.checking import Report, check_named
+from mlgym_core.authoring.checking import Report, check_named
 
 DESCRIPTION = """\
 # A task

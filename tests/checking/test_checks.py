@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from checking.broken import BROKEN
 
-from mlgym_core.backends import choose
-from mlgym_core.checking import Report, checks_for
-from mlgym_core.plugins import Registry
-from mlgym_core.task import Capability
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.authoring.checking import Report, checks_for
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.backends import choose
+from mlgym_core.task.task import Capability
+from mlgym_core.task.taskfile import load_task_folder
 
 Check = Callable[..., Report]
 ISOLATED = ("canary", "attack-")
@@ -92,7 +92,7 @@ def test_a_wrong_tolerance_is_refused(table_task: Path, check: Check) -> None:
 
 
 def test_without_isolation_no_hostile_code_runs(code_task: Path) -> None:
-    from mlgym_core.checking import check_task
+    from mlgym_core.authoring.checking import check_task
 
     report = check_task(load_task_folder(code_task), backend="local:plain", only=("canary", "attack-"))
     assert {one.outcome for one in report.findings} == {"skipped"}

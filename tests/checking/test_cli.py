@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import PluginFolder
 
-from mlgym_core.checking import Finding, Report
+from mlgym_core.authoring.checking import Finding, Report
 
 
 def test_one_check_of_an_installed_task_as_a_document(plugins: PluginFolder) -> None:
@@ -79,10 +79,10 @@ def test_exit_codes(outcomes: list[str], trouble: str, status: str, code: int) -
 
 
 def test_a_machine_that_fails_is_no_fault_of_the_task(code_task: Path) -> None:
-    from mlgym_core.checking import check_task
+    from mlgym_core.authoring.checking import check_task
     from mlgym_core.errors import InfrastructureError
-    from mlgym_core.sandbox.local import LocalBackend
-    from mlgym_core.taskfile import load_task_folder
+    from mlgym_core.sandbox.local.backend import LocalBackend
+    from mlgym_core.task.taskfile import load_task_folder
 
     class Failing(LocalBackend):
         def open_peer(self, spec: object, program: str) -> object:  # type: ignore[override]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from mlgym_core.authoring.testing.models import check_reply
 from mlgym_core.errors import ModelError
 from mlgym_core.grading.grade import Grade
 from mlgym_core.models.base import Message, Model, Reply, ToolCall, Usage
 from mlgym_core.models.scripted import ScriptedModel
 from mlgym_core.testing import ModelContract, ToolContract
-from mlgym_core.testing.models import check_reply
 from mlgym_core.tools.base import Tool, ToolOutput
 from mlgym_core.tools.builtin import BASH, SUBMIT, VALIDATE
 
@@ -82,11 +82,11 @@ def test_in_ci_what_is_skipped_for_want_of_something_fails(author: Author, ci: s
 
 def test_the_plugin_imports_nothing_heavy() -> None:
     program = (
-        "import sys\nimport pytest\nbefore = set(sys.modules)\nimport mlgym_core.testing.plugin\n"
+        "import sys\nimport pytest\nbefore = set(sys.modules)\nimport mlgym_core.authoring.testing.plugin\n"
         "print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "['mlgym_core', 'mlgym_core.testing', 'mlgym_core.testing.plugin']"
+    assert done.stdout.strip() == "['mlgym_core', 'mlgym_core.testing', 'mlgym_core.authoring.testing.plugin']"
 
 
 class TestGradeFiles:

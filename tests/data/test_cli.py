@@ -12,8 +12,8 @@ from support import TASK_YAML, PluginFolder, write_task
 
 from mlgym_core import RunConfig, grade_folder, run
 from mlgym_core.errors import InfrastructureError, UsageError
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.task import Task
+from mlgym_core.task.taskfile import load_task_folder
 
 MODULE = """
 EXPECTS = "a folder"

@@ -11,7 +11,7 @@ from support import TASK_YAML, write_task
 
 from mlgym_core import data, grade_folder
 from mlgym_core.errors import UsageError
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.taskfile import load_task_folder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text("utf-8")
 

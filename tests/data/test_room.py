@@ -18,8 +18,8 @@ from support import TASK_YAML, write_task
 
 from mlgym_core import data
 from mlgym_core.errors import InfrastructureError, TaskSpecError, UsageError
-from mlgym_core.task import Data, Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.task import Data, Task
+from mlgym_core.task.taskfile import load_task_folder
 
 MODULE = """
 EXPECTS = "a folder with table.csv"
@@ -365,7 +365,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from mlgym_core import data
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.taskfile import load_task_folder
 found = data.prepare(load_task_folder(Path(sys.argv[1])), None, "full", 0, lambda text: print(text, flush=True))
 print(sorted(found.checksums), flush=True)
 """

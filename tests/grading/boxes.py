@@ -16,8 +16,8 @@ from typing import Any, cast
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.sealed import Grade, Grader
 from mlgym_core.sandbox.base import BoxSpec, Connection, Peer, PreparedImage
-from mlgym_core.sandbox.pipes import spawn
-from mlgym_core.task import Baseline, Include, Limits, Metric, Size, Submission, Task
+from mlgym_core.sandbox.local.pipes import spawn
+from mlgym_core.task.task import Baseline, Include, Limits, Metric, Size, Submission, Task
 
 SECRET = bytes(range(16))
 HEAD = "import mlgym_peer as peer\n"

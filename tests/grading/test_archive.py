@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mlgym_core.errors import InvalidSubmissionError, RecordError
 from mlgym_core.grading import tarstream
 from mlgym_core.grading.archive import freeze, freeze_folder, open_archive
-from mlgym_core.task import Submission
+from mlgym_core.task.task import Submission
 
 Entry = tuple[tarfile.TarInfo, bytes]
 ONE = Submission("code", ("strategy.py",), "player.py", max_bytes=10_000, max_files=4)

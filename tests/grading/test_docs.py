@@ -9,8 +9,8 @@ import attrs
 import pytest
 from grading.boxes import PipeBackend, grade_files, make_task
 
-from mlgym_core.grading.inject import mlgym_frames as wire
-from mlgym_core.task import Metric, Size
+from mlgym_core.grading.inside import mlgym_frames as wire
+from mlgym_core.task.task import Metric, Size
 
 PAGE = Path(__file__).parents[2] / "docs" / "grading.md"
 

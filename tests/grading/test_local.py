@@ -9,8 +9,8 @@ import pytest
 from grading.boxes import DOUBLE, HEAD, HONEST, PLAYER, SECRET, grade_files, make_task
 
 from mlgym_core.grading.sealed import derive_seed
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.task import Capability
+from mlgym_core.sandbox.local.backend import LocalBackend
+from mlgym_core.task.task import Capability
 
 CANARY = "canary-5f1c9a"
 SEARCH = '''

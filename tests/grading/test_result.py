@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.grading.grade import BadResultError, Grade, read_result
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 GOOD = {
     "schema": 1,

@@ -19,7 +19,7 @@ from grading.boxes import PipeBackend, grade_csv
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlgym_core.grading import inject
+from mlgym_core.grading import inside
 
 IDS = ["a", "b", "c"]
 GOOD = b"Id,SalePrice\na,1\nb,2.5\nc,-3e2\n"
@@ -29,7 +29,7 @@ Read = Callable[..., dict[str, list[Any]]]
 @pytest.fixture(scope="module")
 def table() -> Iterator[ModuleType]:
     """The module as a grader imports it: beside ``mlgym_peer``."""
-    folder = str(Path(inject.__file__).parent)
+    folder = str(Path(inside.__file__).parent)
     sys.path.insert(0, folder)
     import mlgym_table
 
@@ -275,4 +275,4 @@ def test_a_grader_finds_it_in_its_box_and_its_reasons_reach_the_agent(tmp_path: 
 
 def test_it_runs_on_old_pythons() -> None:
     for name in ("mlgym_table.py", "mlgym_peer.py", "mlgym_frames.py"):
-        ast.parse((Path(inject.__file__).parent / name).read_text(), feature_version=(3, 9))
+        ast.parse((Path(inside.__file__).parent / name).read_text(), feature_version=(3, 9))

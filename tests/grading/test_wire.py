@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgym_core.grading.inject import mlgym_frames as wire
-from mlgym_core.grading.inject import mlgym_peer
+from mlgym_core.grading.inside import mlgym_frames as wire
+from mlgym_core.grading.inside import mlgym_peer
 
 RANGES = {
     "|u1": (0, 2**8 - 1),

@@ -11,8 +11,8 @@ from models.meters import KEY, Meter
 from models.server import ModelServer
 
 from mlgym_core.models.base import ModelSettings
-from mlgym_core.models.litellm import LiteLLMModel
-from mlgym_core.models.retry import Patience
+from mlgym_core.models.litellm.client import LiteLLMModel
+from mlgym_core.models.litellm.retry import Patience
 
 
 @pytest.fixture(autouse=True)

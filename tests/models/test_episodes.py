@@ -19,8 +19,8 @@ from models.server import Answer, ModelServer, bash, calls, empty, fails, says, 
 from mlgym_core import RunConfig, run
 from mlgym_core.errors import BackendUnavailableError, UsageError
 from mlgym_core.models.base import ModelSettings, Price
-from mlgym_core.record import read_events
-from mlgym_core.sandbox.docker import DockerBackend
+from mlgym_core.record.record import read_events
+from mlgym_core.sandbox.engine.docker import DockerBackend
 
 WRITE = "printf 'def row_strategy(history):\\n    return 0\\n' > strategy.py"
 ONE = usage(100, 20, cost=1.0)

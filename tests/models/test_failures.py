@@ -11,8 +11,8 @@ from models.server import Answer, ModelServer, empty, fails, hangs_up, says, usa
 
 from mlgym_core.errors import ModelError
 from mlgym_core.models.base import BudgetExhaustedError, ContextOverflowError, ModelSettings, Price
-from mlgym_core.models.litellm import LiteLLMModel
-from mlgym_core.models.retry import Patience
+from mlgym_core.models.litellm.client import LiteLLMModel
+from mlgym_core.models.litellm.retry import Patience
 from mlgym_core.tools.builtin import TOOLS
 
 

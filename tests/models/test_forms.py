@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from mlgym_core.errors import ModelError
 from mlgym_core.models.base import FailedAttempt, Message, Reply, ToolCall, Usage
-from mlgym_core.models.failures import MESSAGE_LIMIT, failure, overflows, retry_after
-from mlgym_core.models.openai_form import arguments_in, clean, messages_out, plain, reply_in
-from mlgym_core.models.retry import Failure, Patience, persist
-from mlgym_core.record import Redactor, encode
+from mlgym_core.models.litellm.failures import MESSAGE_LIMIT, failure, overflows, retry_after
+from mlgym_core.models.litellm.openai_form import arguments_in, clean, messages_out, plain, reply_in
+from mlgym_core.models.litellm.retry import Failure, Patience, persist
+from mlgym_core.record.record import Redactor, encode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JSON = st.recursive(

@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.errors import UsageError
-from mlgym_core.models import human as human_module
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply
-from mlgym_core.models.human import HumanModel, create
-from mlgym_core.models.terminal import Terminal, Unfinished
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.models.human import human as human_module
+from mlgym_core.models.human.human import HumanModel, create
+from mlgym_core.models.human.terminal import Terminal, Unfinished
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 RUN = ["run", "battle-of-sexes", "--size", "tiny", "--backend", "local"]

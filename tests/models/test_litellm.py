@@ -17,9 +17,9 @@ from models.server import Answer, ModelServer, calls, fails, says, usage
 
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelSettings, Price, ToolCall
-from mlgym_core.models.litellm import LiteLLMModel, create
-from mlgym_core.task import Limits
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.models.litellm.client import LiteLLMModel, create
+from mlgym_core.task.task import Limits
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 # Requests and replies
@@ -289,7 +289,7 @@ def connect(self, address):
     return real(self, address)
 socket.socket.connect = connect
 from mlgym_core.models.base import Message, ModelSettings
-from mlgym_core.models.litellm import LiteLLMModel
+from mlgym_core.models.litellm.client import LiteLLMModel
 assert "litellm" not in sys.modules
 model = LiteLLMModel("openai/test-model", ModelSettings(base_url=sys.argv[1]))
 assert reached == [], reached
@@ -318,7 +318,7 @@ def test_a_missing_litellm_is_a_usage_error_that_says_what_to_install() -> None:
     done = _child(
         "import sys\nsys.modules['litellm'] = None\n"
         "from mlgym_core.errors import UsageError\nfrom mlgym_core.models.base import ModelSettings\n"
-        "from mlgym_core.models.litellm import LiteLLMModel\n"
+        "from mlgym_core.models.litellm.client import LiteLLMModel\n"
         "try:\n    LiteLLMModel('openai/x', ModelSettings())\n"
         "except UsageError as error:\n    print(error)\n"
     )

@@ -16,7 +16,7 @@ from mlgym_core.cli import app, options
 from mlgym_core.cli import run as run_module
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import ModelSettings
-from mlgym_core.task import Limits
+from mlgym_core.task.task import Limits
 
 BASE = ["run", "battle-of-sexes", "--size", "tiny", "--backend", "local", "--allow-unsafe", "--json"]
 ASKED = ["--model", "litellm:openai/test-model", "--temperature", "0.5", "--top-p", "default", "--max-tokens", "99"]

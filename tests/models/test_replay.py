@@ -15,8 +15,8 @@ from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelSettings, ModelStopped, Price
 from mlgym_core.models.replay import create
 from mlgym_core.models.scripted import ScriptedModel
-from mlgym_core.record import read_events
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.record.record import read_events
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 TASK = "battle-of-sexes"

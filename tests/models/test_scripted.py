@@ -11,7 +11,7 @@ import pytest
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import ModelContext, ModelStopped
 from mlgym_core.models.scripted import ScriptedModel, baseline, scripted
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 

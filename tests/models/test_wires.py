@@ -12,7 +12,7 @@ from models.server import Answer, ModelServer, bash, calls, empty, fails, hangs_
 
 from mlgym_core.errors import ModelError
 from mlgym_core.models.base import ContextOverflowError, Message, Price, ToolCall
-from mlgym_core.models.litellm import LiteLLMModel
+from mlgym_core.models.litellm.client import LiteLLMModel
 from mlgym_core.tools.builtin import TOOLS
 
 OPENAI, CLAUDE = "openai/test-model", "anthropic/claude-sonnet-4-5"

@@ -15,17 +15,17 @@ pytestmark = pytest.mark.slow
 CORE = {
     "mlgym_core/py.typed",
     "mlgym_core/agent/templates/task.txt",
-    "mlgym_core/grading/inject/mlgym_frames.py",
-    "mlgym_core/grading/inject/mlgym_peer.py",
-    "mlgym_core/grading/inject/mlgym_table.py",
-    "mlgym_core/sandbox/scripts/bash.sh",
-    "mlgym_core/sandbox/scripts/launcher.py",
-    "mlgym_core/sandbox/scripts/supervisor.sh",
-    "mlgym_core/scaffold/templates/LICENSE",
-    "mlgym_core/tools/scripts/launch.sh",
-    "mlgym_core/tools/scripts/agent_tools/window.py",
-    "mlgym_core/scaffold/templates/tasks/common/pyproject.toml.tmpl",
-    "mlgym_core/scaffold/templates/tasks/code/src/MODULE/private/grade.py.tmpl",
+    "mlgym_core/grading/inside/mlgym_frames.py",
+    "mlgym_core/grading/inside/mlgym_peer.py",
+    "mlgym_core/grading/inside/mlgym_table.py",
+    "mlgym_core/sandbox/shell/inside/bash.sh",
+    "mlgym_core/sandbox/local/inside/launcher.py",
+    "mlgym_core/sandbox/shell/inside/supervisor.sh",
+    "mlgym_core/authoring/scaffold/templates/LICENSE",
+    "mlgym_core/tools/inside/launch.sh",
+    "mlgym_core/tools/inside/agent_tools/window.py",
+    "mlgym_core/authoring/scaffold/templates/tasks/common/pyproject.toml.tmpl",
+    "mlgym_core/authoring/scaffold/templates/tasks/code/src/MODULE/private/grade.py.tmpl",
 }
 TASK = ("__init__.py", "task.yaml", "description.md", "private/grade.py", "image/Dockerfile")
 UNWANTED = ("__pycache__", ".pyc", "tests/", "conftest", ".hypothesis", ".ruff_cache", ".mypy_cache", "runs/")
@@ -50,7 +50,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(project: Any, distributions:
     wheel = wheel_of(project, distributions)
     found = set(members(wheel))
     assert found == project.sources()
-    own = [name for name in found if not name.startswith("mlgym_core/scaffold/templates/")]
+    own = [name for name in found if not name.startswith("mlgym_core/authoring/scaffold/templates/")]
     assert not [name for name in own for bad in UNWANTED if bad in name]
     (licence,) = (name for name in wheel.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
     assert b"Apache License" in wheel.read(licence)

@@ -17,15 +17,15 @@ from typing import Any
 import attrs
 import pytest
 
+from mlgym_core.authoring.testing.backends import BackendContract
+from mlgym_core.authoring.testing.boxes import eventually
 from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError
 from mlgym_core.sandbox.base import ActionStatus, BoxSpec, PreparedImage
-from mlgym_core.sandbox.docker import DockerBackend, DockerSandbox
-from mlgym_core.sandbox.images import BuildOptions, ImageStore
-from mlgym_core.task import Capability, Image, Resources
-from mlgym_core.testing.backends import BackendContract
-from mlgym_core.testing.boxes import eventually
+from mlgym_core.sandbox.engine.docker import DockerBackend, DockerSandbox
+from mlgym_core.sandbox.engine.images import BuildOptions, ImageStore
+from mlgym_core.task.task import Capability, Image, Resources
 
-SETUP = "from mlgym_core.sandbox.docker import DockerBackend; backend = DockerBackend()"
+SETUP = "from mlgym_core.sandbox.engine.docker import DockerBackend; backend = DockerBackend()"
 SLEEP = "import time; time.sleep(600)"
 pytestmark = pytest.mark.engine
 
@@ -167,7 +167,7 @@ def test_only_containers_of_dead_runners_are_reaped(
 ) -> None:
     live = opened()
     script = (
-        f"{SETUP}; from mlgym_core.sandbox.base import *; from mlgym_core.task import Resources; import sys\n"
+        f"{SETUP}; from mlgym_core.sandbox.base import *; from mlgym_core.task.task import Resources; import sys\n"
         f"image = PreparedImage({prepared.reference!r}, {prepared.digest!r})\n"
         "box = backend.open_sandbox(BoxSpec('docker-test', 'agent', image, Resources(memory_mb=256)))\n"
         "print('ready', flush=True); sys.stdin.read()"
@@ -227,9 +227,9 @@ def test_an_interrupted_close_can_be_repeated(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("mlgym_core.sandbox.warden.Warden.close", "mlgym_core.sandbox.docker.DockerBackend.remove"):
+    for step in ("warden.Warden.close", "docker.DockerBackend.remove"):
         with monkeypatch.context() as patch:
-            patch.setattr(step, interrupted)
+            patch.setattr(f"mlgym_core.sandbox.engine.{step}", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 box.close()
         assert len(containers(engine)) == 1

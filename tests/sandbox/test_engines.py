@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.sandbox import engines
-from mlgym_core.sandbox.engines import Endpoint, docker_endpoints, spelled
+from mlgym_core.sandbox.engine.endpoints import Endpoint, docker_endpoints, spelled
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +61,7 @@ def test_the_active_context_comes_before_the_sockets(tmp_path: Path) -> None:
     endpoints = {"docker": {"Host": "unix:///mine.sock", "SkipTLSVerify": False}}
     (meta / "meta.json").write_text(json.dumps({"Name": "mine", "Metadata": {}, "Endpoints": endpoints}))
     ask = (
-        "import os; from pathlib import Path; from mlgym_core.sandbox.engines import docker_endpoints; "
+        "import os; from pathlib import Path; from mlgym_core.sandbox.engine.endpoints import docker_endpoints; "
         "print([(e.url, e.decisive) for e in docker_endpoints({}, Path.home())][0])"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
@@ -83,7 +82,7 @@ def test_no_engine_lists_what_was_tried_and_the_remedy(tmp_path: Path) -> None:
         Endpoint(f"unix://{tmp_path}/b.sock", "the second"),
     ]
     with pytest.raises(BackendUnavailableError) as caught:
-        engines.connect("docker", endpoints, "Do this.")
+        endpoints.connect("docker", endpoints, "Do this.")
     text = str(caught.value)
     assert text.index("the first") < text.index("the second") < text.index("Do this.")
     assert "no such socket" in text
@@ -112,13 +111,13 @@ def deaf_socket(tmp_path: Path) -> Iterator[Path]:
 def test_a_socket_that_is_no_engine_is_passed_over(deaf_socket: Path, tmp_path: Path) -> None:
     endpoints = [Endpoint(f"unix://{deaf_socket}", "the deaf one"), Endpoint(f"unix://{tmp_path}/b.sock", "the next")]
     with pytest.raises(BackendUnavailableError, match=r"the deaf one.*does not answer.*the next"):
-        engines.connect("docker", endpoints, "")
+        endpoints.connect("docker", endpoints, "")
 
 
 def test_a_chosen_engine_that_does_not_answer_is_not_replaced_by_another(tmp_path: Path) -> None:
     endpoints = [Endpoint(f"unix://{tmp_path}/a.sock", "DOCKER_HOST", True), Endpoint(f"unix://{tmp_path}/b", "other")]
     with pytest.raises(BackendUnavailableError) as caught:
-        engines.connect("docker", endpoints, "")
+        endpoints.connect("docker", endpoints, "")
     assert "other" not in str(caught.value)
 
 
@@ -129,7 +128,7 @@ def test_a_socket_without_permission_says_so(deaf_socket: Path) -> None:
     python = "/usr/bin/python3"
     paths = [str(Path(mlgym_core.__file__).parents[1]), str(Path(pytest.__file__).parents[1])]
     user = ["setpriv", "--reuid=61999", "--regid=61999", "--clear-groups"]
-    usable = [*user, python, "-c", "import sys; assert sys.version_info >= (3, 11); import attrs, mlgym_core.task"]
+    usable = [*user, python, "-c", "import sys; assert sys.version_info >= (3, 11); import attrs, mlgym_core.task.task"]
     environment = {"PYTHONPATH": os.pathsep.join(paths), "DOCKER_HOST": str(deaf_socket), "HOME": "/"}
     if subprocess.run(usable, env=environment, capture_output=True, check=False).returncode:
         pytest.skip("another user cannot read this checkout or its packages")
@@ -137,7 +136,7 @@ def test_a_socket_without_permission_says_so(deaf_socket: Path) -> None:
         folder.chmod(folder.stat().st_mode | 0o111)
     deaf_socket.chmod(0o600)
     done = subprocess.run(
-        [*user, python, "-c", "from mlgym_core.sandbox.docker import DockerBackend; DockerBackend()"],
+        [*user, python, "-c", "from mlgym_core.sandbox.engine.docker import DockerBackend; DockerBackend()"],
         env=environment,
         capture_output=True,
         text=True,

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.sandbox import environments
 from mlgym_core.sandbox.base import BoxSpec, PreparedImage
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.sandbox.trees import remove_tree
-from mlgym_core.task import Image, Resources
+from mlgym_core.sandbox.local import environments
+from mlgym_core.sandbox.local.backend import LocalBackend
+from mlgym_core.storage import remove_tree
+from mlgym_core.task.task import Image, Resources
 
 
 def quiet(_: str) -> None:

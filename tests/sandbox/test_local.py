@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from mlgym_core.authoring.testing.backends import BackendContract
 from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError, UsageError
-from mlgym_core.sandbox import bubblewrap, cgroups, seccomp
 from mlgym_core.sandbox.base import ActionStatus, BoxSpec, Mount
-from mlgym_core.sandbox.environments import base_image
-from mlgym_core.sandbox.local import LocalBackend, LocalSandbox
-from mlgym_core.task import Capability, Resources
-from mlgym_core.testing.backends import BackendContract
+from mlgym_core.sandbox.local import bubblewrap, cgroups, seccomp
+from mlgym_core.sandbox.local.backend import LocalBackend, LocalSandbox
+from mlgym_core.sandbox.local.environments import base_image
+from mlgym_core.task.task import Capability, Resources
 
-SETUP = "from mlgym_core.sandbox.local import LocalBackend; backend = LocalBackend(isolate={})"
+SETUP = "from mlgym_core.sandbox.local.backend import LocalBackend; backend = LocalBackend(isolate={})"
 needs_bubblewrap = pytest.mark.skipif(
     not bubblewrap.probe().works, reason=f"no bubblewrap boxes here: {bubblewrap.probe().reason}"
 )
@@ -249,7 +249,7 @@ def test_programs_of_another_architecture_end(private_scratch: Path) -> None:
 
 @pytest.mark.parametrize("isolate", [pytest.param(True, marks=[needs_bubblewrap, pytest.mark.isolation]), False])
 @pytest.mark.parametrize("kind", ["sandbox", "peer"])
-@pytest.mark.parametrize("step", ["mlgym_core.sandbox.localbox.Box.kill", "mlgym_core.sandbox.scratch.remove"])
+@pytest.mark.parametrize("step", ["mlgym_core.sandbox.local.box.Box.kill", "mlgym_core.sandbox.local.scratch.remove"])
 def test_an_interrupted_close_can_be_repeated(
     private_scratch: Path, monkeypatch: pytest.MonkeyPatch, isolate: bool, kind: str, step: str
 ) -> None:

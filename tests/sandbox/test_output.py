@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.sandbox.base import Captured
-from mlgym_core.sandbox.output import PAYLOAD_BYTES, Allowance, Capture, MarkerScanner, for_model, new_token
+from mlgym_core.sandbox.shell.output import PAYLOAD_BYTES, Allowance, Capture, MarkerScanner, for_model, new_token
 
 TOKENS = (b"a" * 24, b"b" * 24)
 # Bytes and fragments of which markers are made, so that near misses are common.

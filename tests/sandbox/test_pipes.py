@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from mlgym_core.sandbox.base import STDERR, STDOUT, ConnectionClosed
-from mlgym_core.sandbox.pipes import PipeConnection, spawn
+from mlgym_core.sandbox.local.pipes import PipeConnection, spawn
 
 ENV = {"PATH": os.environ["PATH"]}
 

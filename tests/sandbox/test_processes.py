@@ -11,8 +11,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgym_core.sandbox import processes
-from mlgym_core.sandbox.processes import Owner, Process, victims
+from mlgym_core.sandbox.local import processes
+from mlgym_core.sandbox.local.processes import Process, victims
+from mlgym_core.sandbox.owner import Owner
 
 # root 1, supervisor 2, shell 3 (tick 10), an older job 4 with an old and a new child, the action's tree 7-9, and a
 # stranger with a child; the action began at tick 100.
@@ -95,7 +96,7 @@ def test_zombies_are_not_alive() -> None:
 
 def test_owner_lives_as_long_as_its_process() -> None:
     code = (
-        "import json, sys; from mlgym_core.sandbox.processes import Owner; "
+        "import json, sys; from mlgym_core.sandbox.owner import Owner; "
         "print(json.dumps(Owner.current().to_dict()), flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.sandbox import cgroups, scratch
 from mlgym_core.sandbox.base import BoxSpec
-from mlgym_core.sandbox.environments import base_image
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.task import Resources
+from mlgym_core.sandbox.local import cgroups, scratch
+from mlgym_core.sandbox.local.backend import LocalBackend
+from mlgym_core.sandbox.local.environments import base_image
+from mlgym_core.task.task import Resources
 
 
 def disown(folder: Path, **changes: str) -> None:

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from mlgym_core.sandbox import seccomp
 from mlgym_core.sandbox.base import STDOUT
-from mlgym_core.sandbox.pipes import spawn
+from mlgym_core.sandbox.local import seccomp
+from mlgym_core.sandbox.local.pipes import spawn
 
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "i386": 0x40000003}

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from mlgym_core.authoring.testing.boxes import eventually
 from mlgym_core.errors import SandboxLostError
-from mlgym_core.sandbox import processes
 from mlgym_core.sandbox.base import STDERR, STDOUT, ActionStatus, Connection
-from mlgym_core.sandbox.pipes import spawn
-from mlgym_core.sandbox.shell import Shell, base_environment, supervisor_argv
-from mlgym_core.testing.boxes import eventually
+from mlgym_core.sandbox.local import processes
+from mlgym_core.sandbox.local.pipes import spawn
+from mlgym_core.sandbox.shell.shell import Shell, base_environment, supervisor_argv
 
 POSIX_TOOLS = ("sh", "setsid", "env", "mkdir", "head", "cat", "base64", "sha256sum", "sleep", "tr", "rm")
 
@@ -305,7 +305,7 @@ def test_a_supervisor_that_speaks_otherwise_is_none(host: Host, greeting: bytes)
 def test_a_state_that_stops_every_shell_is_given_up_with_its_box(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = host.shell()
     shell.run("export A=1", 30)
-    monkeypatch.setattr("mlgym_core.sandbox.shell._BOOT_SECONDS", 1.0)
+    monkeypatch.setattr("mlgym_core.sandbox.shell.shell._BOOT_SECONDS", 1.0)
     result = shell.run(
         f"trap - EXIT; for f in 0 1 b x; do echo 'while :; do :; done' >{host.folder}/state/$f; done; kill -9 $$", 30
     )

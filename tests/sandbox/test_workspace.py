@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlgym_core.authoring.testing.boxes import listed
 from mlgym_core.errors import ExportError, InfrastructureError, UsageError
-from mlgym_core.sandbox import workspace
 from mlgym_core.sandbox.base import Mount
-from mlgym_core.testing.boxes import listed
+from mlgym_core.sandbox.local import workspace
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../up", "a/../../b", "a\0b"])

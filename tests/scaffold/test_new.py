@@ -16,11 +16,11 @@ import pytest
 from support import PluginFolder
 
 from mlgym_core import RunConfig, grade_folder, load_task, run
+from mlgym_core.authoring.scaffold.packages import TASK_KINDS, new_plugin, new_task
+from mlgym_core.authoring.scaffold.templates import render
 from mlgym_core.cli import app
 from mlgym_core.errors import UsageError
-from mlgym_core.scaffold.packages import TASK_KINDS, new_plugin, new_task
-from mlgym_core.scaffold.templates import render
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 PLUGINS = ("backend", "tool", "model")
 

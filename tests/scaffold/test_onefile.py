@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from support import PluginFolder, write_task
 
 from mlgym_core import RunConfig, grade_folder, load_task, run
+from mlgym_core.authoring.scaffold.packages import pack
 from mlgym_core.errors import InfrastructureError, TaskSpecError, UnknownTaskError, UsageError
-from mlgym_core.plugins import is_path
-from mlgym_core.scaffold.onefile import load_one_file, read_one_file
-from mlgym_core.scaffold.packages import pack
-from mlgym_core.scaffold.paths import load_task_path
+from mlgym_core.plugins.loading import is_path
+from mlgym_core.task.onefile import load_one_file, read_one_file
+from mlgym_core.task.paths import load_task_path
 
 BLOCK = """\
 # /// mlgym-task

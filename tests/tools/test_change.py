@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools.toolbox import Toolbox, shown
 
-from mlgym_core.tools.scripts.agent_tools import change, window
-from mlgym_core.tools.scripts.agent_tools.command import Refused
+from mlgym_core.tools.inside.agent_tools import change, window
+from mlgym_core.tools.inside.agent_tools.command import Refused
 
 PIECES = [b"a", b"\n", b"\r\n", b"\r", b"\xff\xfe", "\u00e9".encode(), b"  b", b"end_of_edit\n"]
 content = st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)

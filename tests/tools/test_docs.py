@@ -11,7 +11,7 @@ from pathlib import Path
 from support import PluginFolder
 
 from mlgym_core import Action, RunConfig, open_episode
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text("utf-8")

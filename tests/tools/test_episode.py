@@ -10,12 +10,12 @@ import pytest
 from tools.toolbox import shown
 
 from mlgym_core import Action, Episode, RunConfig, StepResult, open_episode
-from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.plugins import Registry
-from mlgym_core.record import read_events
-from mlgym_core.sandbox.local import LocalBackend
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.record.record import read_events
+from mlgym_core.runner.backends import choose
+from mlgym_core.sandbox.local.backend import LocalBackend
+from mlgym_core.task.taskfile import load_task_folder
 
 GRADE = """
 import mlgym_peer as peer

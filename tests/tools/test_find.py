@@ -9,7 +9,7 @@ import time
 import pytest
 from tools.toolbox import Toolbox, shown
 
-from mlgym_core.tools.scripts.agent_tools import find
+from mlgym_core.tools.inside.agent_tools import find
 
 
 @pytest.fixture

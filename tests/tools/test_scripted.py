@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgym_core.authoring.testing.tools import StubContext, ToolContract
 from mlgym_core.errors import UsageError
 from mlgym_core.sandbox.base import ActionResult, ActionStatus, Captured
-from mlgym_core.testing.tools import StubContext, ToolContract
 from mlgym_core.tools import editor
 from mlgym_core.tools.base import Script, Tool, ToolArgumentError
 from mlgym_core.tools.builtin import TOOLS, with_input

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tools.toolbox import Toolbox, shown
 
-from mlgym_core.tools.scripts.agent_tools import state
-from mlgym_core.tools.scripts.agent_tools.command import Refused
+from mlgym_core.tools.inside.agent_tools import state
+from mlgym_core.tools.inside.agent_tools.command import Refused
 
 ODD_NAMES = [
     "-x.txt",

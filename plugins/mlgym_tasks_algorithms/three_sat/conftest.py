@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import pytest
 
-from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError
 from mlgym_core.grading.grade import Grade
-from mlgym_core.grading.inject import mlgym_peer
-from mlgym_core.plugins import Registry
-from mlgym_core.task import Baseline, Size, Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.grading.inside import mlgym_peer
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.backends import choose
+from mlgym_core.task.task import Baseline, Size, Task
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.testing import grade_files
 
 PACKAGE = Path(__file__).parent / "src" / "mlgym_task_three_sat"

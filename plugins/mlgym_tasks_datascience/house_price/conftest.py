@@ -11,8 +11,8 @@ import pytest
 
 from mlgym_core import data
 from mlgym_core.data import Prepared
-from mlgym_core.task import Task
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.task import Task
+from mlgym_core.task.taskfile import load_task_folder
 
 HERE = Path(__file__).parent
 REAL = os.environ.get("MLGYM_TEST_HOUSE_PRICES")

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 PLAY_ZERO = 1.44
 FORGE = """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgym_core.grading.inject import mlgym_peer as peer
+from mlgym_core.grading.inside import mlgym_peer as peer
 from mlgym_tasks_gametheory import lockstep
 from mlgym_tasks_gametheory.lockstep import Stream
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 DOMAIN = Path(__file__).parents[1]
 NAMES = ("battle_of_sexes", "prisoners_dilemma", "blotto")

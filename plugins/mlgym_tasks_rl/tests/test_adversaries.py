@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 import pytest
 
-from mlgym_core.backends import choose
-from mlgym_core.plugins import Registry
-from mlgym_core.task import Capability, Task
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.backends import choose
+from mlgym_core.task.task import Capability, Task
 
 # The first grading builds the environments of the tasks.
 pytestmark = [pytest.mark.slow, pytest.mark.isolation, pytest.mark.timeout(600)]

@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as arrays_of
 
 from mlgym_core.errors import InvalidSubmissionError
 from mlgym_core.grading.archive import freeze_folder
-from mlgym_core.grading.inject.mlgym_frames import encode
-from mlgym_core.task import Task
+from mlgym_core.grading.inside.mlgym_frames import encode
+from mlgym_core.task.task import Task
 from mlgym_tasks_rl import checkpoints
 from mlgym_tasks_rl.checkpoints import BadCheckpointError
 

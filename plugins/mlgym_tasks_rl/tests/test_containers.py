@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from mlgym_core import RunConfig
-from mlgym_core.backends import choose
-from mlgym_core.episode import Action
+from mlgym_core.episode.episode import Action
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.plugins import Registry
-from mlgym_core.runner import open_episode
-from mlgym_core.task import Task
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.backends import choose
+from mlgym_core.runner.execution import open_episode
+from mlgym_core.task.task import Task
 
 SMALL = (
     r"sed -i -E 's/^total_steps.*/total_steps = 64/; s/^(environments|rollout) .*/\1 = 4/;"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgym_core.grading.inject import mlgym_peer as peer
+from mlgym_core.grading.inside import mlgym_peer as peer
 
 SEED = "00" * 16
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mlgym_tasks_rl
-from mlgym_core.grading import inject
+from mlgym_core.grading import inside
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -102,7 +102,7 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def said(jax_python: Path) -> dict[str, Any]:
-    folders = [str(Path(package.__file__).parent) for package in (mlgym_tasks_rl, inject) if package.__file__]
+    folders = [str(Path(package.__file__).parent) for package in (mlgym_tasks_rl, inside) if package.__file__]
     command = [str(jax_python), "-c", PROGRAM, *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 from mlgym_tasks_rl import checkpoints
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

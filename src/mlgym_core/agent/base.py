@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 
 from mlgym_core.agent.budget import Budget
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 if TYPE_CHECKING:
-    from mlgym_core.episode import Episode
+    from mlgym_core.episode.episode import Episode
     from mlgym_core.models.base import Model
     from mlgym_core.tools.base import Tool
 
@@ -19,8 +19,8 @@ class Agent(Protocol):
     """Works on an episode until it submits or something runs out.
 
     It may be a loop around a model in this process, or start a program inside the sandbox with one long
-    :meth:`Episode.step <mlgym_core.episode.Episode.step>` and let that work. An attribute ``settings``, if it has one,
-    goes into the run's manifest.
+    :meth:`Episode.step <mlgym_core.episode.episode.Episode.step>` and let that work. An attribute ``settings``, if it
+    has one, goes into the run's manifest.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Agent(Protocol):
         """Work on a freshly reset episode.
 
         Returns:
-            Why it ended, one of :data:`mlgym_core.record.REASONS`.
+            Why it ended, one of :data:`mlgym_core.record.record.REASONS`.
         """
 
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from mlgym_core.errors import UsageError
-from mlgym_core.task import Limits
+from mlgym_core.task.task import Limits
 
 if TYPE_CHECKING:
     from mlgym_core.models.base import Usage

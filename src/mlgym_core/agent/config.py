@@ -10,13 +10,13 @@ from typing import Any, Literal
 import attrs
 from attrs import field, frozen
 
-from mlgym_core import yamlfile
 from mlgym_core.agent.base import Agent, AgentContext
 from mlgym_core.agent.formats import FORMATS
 from mlgym_core.agent.history import HistoryRule
 from mlgym_core.agent.prompts import PLACEHOLDERS, read_template
 from mlgym_core.errors import UsageError
-from mlgym_core.hookspecs import AgentEntry
+from mlgym_core.plugins.hookspecs import AgentEntry
+from mlgym_core.task import yamlfile
 from mlgym_core.tools.base import Tool, ToolArgumentError
 from mlgym_core.tools.builtin import TOOLS
 

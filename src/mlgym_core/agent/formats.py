@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from mlgym_core.episode import Action
+from mlgym_core.episode.episode import Action
 from mlgym_core.models.base import Message, Reply, ToolCall
 from mlgym_core.tools.base import Tool
 

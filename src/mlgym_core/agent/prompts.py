@@ -10,11 +10,11 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from mlgym_core.errors import UsageError
-from mlgym_core.task import Limits, Task
+from mlgym_core.task.task import Limits, Task
 from mlgym_core.tools.base import Tool
 
 if TYPE_CHECKING:
-    from mlgym_core.episode import Episode, StepResult
+    from mlgym_core.episode.episode import Episode, StepResult
 
 #: What each template may use, as ``$name``; ``$$`` is a dollar sign.
 PLACEHOLDERS: Mapping[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from mlgym_core.agent.config import AgentConfig, Demonstration
 from mlgym_core.agent.formats import FORMATS, Actions, MalformedReplyError
 from mlgym_core.agent.history import Conversation
 from mlgym_core.agent.prompts import step_values, system_values, task_values
-from mlgym_core.episode import Action, Episode, StepResult
+from mlgym_core.episode.episode import Action, Episode, StepResult
 from mlgym_core.errors import ModelError
 from mlgym_core.models.base import (
     BudgetExhaustedError,

@@ -36,7 +36,7 @@ class _WithPlugins(TyperGroup):
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             return found
-        from mlgym_core.plugins import Registry
+        from mlgym_core.plugins.loading import Registry
 
         registry = Registry(lambda text: typer.echo(text, err=True))
         offered = dict(registry.collect("mlgym_register_commands"))

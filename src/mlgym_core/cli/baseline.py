@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Run a task's shipped baseline and compare it with its known score."""
     from mlgym_core.cli.run import execute
-    from mlgym_core.plan import RunConfig
+    from mlgym_core.runner.config import RunConfig
 
     config = RunConfig(
         task=task, backend=backend, size=size, source=source, seed=seed, out=out, build=not no_build, model="baseline"

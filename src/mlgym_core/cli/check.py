@@ -12,7 +12,7 @@ from mlgym_core.cli import options
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mlgym_core.checking import Report
+    from mlgym_core.authoring.checking import Report
 
 
 def command(
@@ -33,10 +33,10 @@ def command(
     """Prove a task's contract: spec, data, baseline, grader, secrets, and a red team of scripted attacks."""
     from rich.console import Console
 
-    from mlgym_core.checking import check_named
+    from mlgym_core.authoring.checking import check_named
     from mlgym_core.cli.signals import interruptible
-    from mlgym_core.plugins import Registry
-    from mlgym_core.record import encode, plain
+    from mlgym_core.plugins.loading import Registry
+    from mlgym_core.record.record import encode, plain
 
     say = partial(typer.echo, err=True)
     with interruptible():

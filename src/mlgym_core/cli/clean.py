@@ -11,9 +11,9 @@ from mlgym_core.cli import options
 
 def command(backend: options.Backend = "auto", as_json: options.Json = False) -> None:
     """Remove sandboxes whose run is dead or expired. Runs in progress and records are not touched."""
-    from mlgym_core import backends
     from mlgym_core.errors import BackendUnavailableError
-    from mlgym_core.plugins import Registry
+    from mlgym_core.plugins.loading import Registry
+    from mlgym_core.runner import backends
 
     registry = Registry()
     if backend == backends.AUTO:

@@ -24,10 +24,10 @@ def command(
 ) -> None:
     """Grade the submission in a folder on the test split, with a fresh secret."""
     from mlgym_core.cli.signals import interruptible
-    from mlgym_core.plugins import load_task
-    from mlgym_core.record import encode, plain
-    from mlgym_core.result import EXIT_CODES
-    from mlgym_core.runner import graded_document
+    from mlgym_core.plugins.loading import load_task
+    from mlgym_core.record.record import encode, plain
+    from mlgym_core.runner.document import EXIT_CODES
+    from mlgym_core.runner.execution import graded_document
 
     with interruptible():
         document = graded_document(
@@ -48,7 +48,7 @@ def command(
 
 
 def _print(document: dict[str, Any]) -> None:
-    from mlgym_core.result import flags
+    from mlgym_core.runner.document import flags
 
     scores = document["scores"]
     errors = scores["test_standard_error"]

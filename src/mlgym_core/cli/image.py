@@ -32,7 +32,7 @@ def build(
     as_json: options.Json = False,
 ) -> None:
     """Build the images of tasks, so that runs need no network."""
-    from mlgym_core.plugins import list_tasks, load_task
+    from mlgym_core.plugins.loading import list_tasks, load_task
 
     if ca_bundle is not None:
         os.environ["MLGYM_CA_BUNDLE"] = str(ca_bundle)
@@ -92,8 +92,8 @@ def _say(text: str) -> None:
 
 
 def _backend(name: str) -> Backend:
-    from mlgym_core import backends
-    from mlgym_core.plugins import Registry
+    from mlgym_core.plugins.loading import Registry
+    from mlgym_core.runner import backends
 
     choice = backends.choose(Registry(_say), name)
     _say(f"backend: {choice.why}")

@@ -13,7 +13,7 @@ import typer
 from mlgym_core.cli import options
 
 if TYPE_CHECKING:
-    from mlgym_core.scaffold.packages import NewPackage, PluginKind
+    from mlgym_core.authoring.scaffold.packages import NewPackage, PluginKind
 
 app = typer.Typer(help="Write a new task, backend, tool, model or agent.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(help="Lower-case words joined by hyphens.", show_default=False)]
@@ -26,8 +26,8 @@ Kind = Annotated[
 @app.command("task")
 def task(name: Name, kind: Kind = "csv", out: Out = None, as_json: options.Json = False) -> None:
     """Write a task that can be installed, run and tested at once: the shortest honest example of its kind."""
-    from mlgym_core.plugins import list_tasks
-    from mlgym_core.scaffold.packages import new_task
+    from mlgym_core.authoring.scaffold.packages import new_task
+    from mlgym_core.plugins.loading import list_tasks
 
     made = new_task(name, kind, out)
     claimed = [one.distribution for one in list_tasks() if one.id == name]
@@ -66,7 +66,7 @@ def agent(
     as_json: options.Json = False,
 ) -> None:
     """Write an agent's configuration and templates, copied from a shipped agent, for you to change."""
-    from mlgym_core.scaffold.agents import new_agent
+    from mlgym_core.authoring.scaffold.agents import new_agent
 
     path = new_agent(name, like, out)
     relative = os.path.relpath(path)
@@ -86,7 +86,7 @@ def show_task(made: NewPackage, as_json: bool) -> None:
 
 
 def _plugin(name: str, kind: PluginKind, out: Path | None, as_json: bool) -> None:
-    from mlgym_core.scaffold.packages import new_plugin
+    from mlgym_core.authoring.scaffold.packages import new_plugin
 
     made = new_plugin(name, kind, out)
     _show(made, as_json, "mlgym plugins", f"python -m pytest {_place(made)}")

@@ -127,7 +127,7 @@ PriceOption = Annotated[
 
 
 def limits(*, cost: float | None = None, **given: float | None) -> dict[str, Any]:
-    """The overrides that were given, by field of :class:`~mlgym_core.task.Limits`.
+    """The overrides that were given, by field of :class:`~mlgym_core.task.task.Limits`.
 
     Args:
         cost: US dollars; 0 lifts the limit.

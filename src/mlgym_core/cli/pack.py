@@ -17,6 +17,6 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Turn a one-file task, or a task's folder, into an installable package."""
-    from mlgym_core.scaffold.packages import pack
+    from mlgym_core.authoring.scaffold.packages import pack
 
     show_task(pack(task, out), as_json)

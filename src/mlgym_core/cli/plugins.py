@@ -13,7 +13,7 @@ import typer
 from mlgym_core.cli import options
 
 _EXAMINE = (
-    "import json, os, sys; out = os.dup(1); os.dup2(2, 1); from mlgym_core.plugins import examine; "
+    "import json, os, sys; out = os.dup(1); os.dup2(2, 1); from mlgym_core.plugins.loading import examine; "
     "os.write(out, json.dumps(examine(*sys.argv[1:])).encode()); os._exit(0)"
 )
 
@@ -23,7 +23,7 @@ def command(
     deadline: Annotated[float, typer.Option(help="Seconds that one plugin may take to import.")] = 10.0,
 ) -> None:
     """List the installed plugins and say which are broken, and why."""
-    from mlgym_core.plugins import installed_plugins
+    from mlgym_core.plugins.loading import installed_plugins
 
     plugins = list(installed_plugins())
     with ThreadPoolExecutor(4) as pool:
@@ -55,7 +55,7 @@ def command(
 
 def _show_choices() -> None:
     """What ``--backend``, ``--model`` and ``--agent`` take, and the tools, the core's own included."""
-    from mlgym_core.plugins import Registry
+    from mlgym_core.plugins.loading import Registry
 
     registry = Registry(lambda text: typer.echo(text, err=True))
     for kind in ("backend", "model", "agent", "tool"):

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlgym_core.cli.terminal import harmless
-from mlgym_core.result import RunResult, flags
+from mlgym_core.runner.document import RunResult, flags
 
 
 class RunProgress:

@@ -11,10 +11,10 @@ from mlgym_core.cli import options
 from mlgym_core.cli.terminal import harmless
 
 if TYPE_CHECKING:
-    from mlgym_core.plan import RunConfig
-    from mlgym_core.result import RunResult
+    from mlgym_core.runner.config import RunConfig
+    from mlgym_core.runner.document import RunResult
     from mlgym_core.sandbox.base import Network
-    from mlgym_core.task import Split
+    from mlgym_core.task.task import Split
 
 
 def command(
@@ -54,7 +54,7 @@ def command(
     allow_unsafe: options.AllowUnsafe = False,
 ) -> None:
     """Run a task with a model and an agent, and score what it submits."""
-    from mlgym_core.plan import RunConfig
+    from mlgym_core.runner.config import RunConfig
 
     used = options.limits(steps=steps, cost=cost, tokens=tokens, model_calls=model_calls, validations=validations)
     seconds = options.limits(time=time, working_time=working_time, action_time=action_time)
@@ -83,9 +83,9 @@ def execute(config: RunConfig, as_json: bool) -> None:
 
     from mlgym_core.cli.progress import RunProgress
     from mlgym_core.cli.signals import interruptible
-    from mlgym_core.plugins import Registry
-    from mlgym_core.result import RunResult
-    from mlgym_core.runner import run
+    from mlgym_core.plugins.loading import Registry
+    from mlgym_core.runner.document import RunResult
+    from mlgym_core.runner.execution import run
 
     registry = Registry(lambda text: typer.echo(text, err=True))
     name = config.model.partition(":")[0] if isinstance(config.model, str) else ""

@@ -16,7 +16,7 @@ def listing(context: typer.Context, as_json: options.Json = False) -> None:
     """List the installed tasks. Reads metadata only, so a broken plugin cannot break it."""
     if context.invoked_subcommand:
         return
-    from mlgym_core.plugins import list_tasks
+    from mlgym_core.plugins.loading import list_tasks
 
     found = list_tasks()
     if as_json:
@@ -45,8 +45,8 @@ def show(task: options.TaskArgument, as_json: options.Json = False) -> None:
     """Show a task: metrics, limits, sizes, baseline, description."""
     import attrs
 
-    from mlgym_core.plugins import load_task
-    from mlgym_core.record import encode, plain
+    from mlgym_core.plugins.loading import load_task
+    from mlgym_core.record.record import encode, plain
 
     loaded = load_task(task)
     facts = attrs.asdict(loaded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlgym_core.data.cache import Damage, Entry, list_entries, remove, verify
-from mlgym_core.data.room import Out, Prepared, prepare
+from mlgym_core.data.prepare import Out, Prepared, prepare
 from mlgym_core.data.source import Source, parse_source
 
 __all__ = [

@@ -20,8 +20,8 @@ from attrs import frozen
 
 from mlgym_core.data.source import file_digest, files_below
 from mlgym_core.errors import InfrastructureError, UsageError
-from mlgym_core.sandbox.environments import cache_folder
-from mlgym_core.sandbox.trees import remove_tree
+from mlgym_core.sandbox.local.environments import cache_folder
+from mlgym_core.storage import remove_tree
 
 MANIFEST = "entry.json"
 SCHEMA = 1

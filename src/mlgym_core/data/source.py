@@ -9,7 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from mlgym_core.errors import TaskSpecError, UsageError
-from mlgym_core.task import Data, Task
+from mlgym_core.task.task import Data, Task
 
 LOCAL = "local"
 

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from mlgym_core.errors import ExportError, InvalidSubmissionError, MissingSubmissionError, RecordError
 from mlgym_core.grading import tarstream
-from mlgym_core.task import Submission
+from mlgym_core.task.task import Submission
 
 MAX_NAME = 1024  #: bytes of a path
 MAX_COMPONENT = 255  #: bytes of one name in it

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import attrs
 from attrs import field, frozen
 
-from mlgym_core.grading.inject import mlgym_peer
-from mlgym_core.task import Task
+from mlgym_core.grading.inside import mlgym_peer
+from mlgym_core.task.task import Task
 
 Outcome = Literal["scored", "invalid_submission", "grader_error"]
 _KEYS = {"schema", "outcome", "metrics", "standard_error", "message", "details"}

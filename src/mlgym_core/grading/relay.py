@@ -15,8 +15,8 @@ from typing import Any, Literal
 from attrs import define, field, frozen
 
 from mlgym_core.grading.grade import clean
-from mlgym_core.grading.inject import mlgym_frames as wire
-from mlgym_core.grading.peer import Frame, PeerLink
+from mlgym_core.grading.inside import mlgym_frames as wire
+from mlgym_core.grading.link import Frame, PeerLink
 from mlgym_core.sandbox.base import ConnectionClosed
 
 MAX_PLAYERS = 8  #: open at the same time

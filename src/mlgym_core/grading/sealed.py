@@ -18,12 +18,12 @@ from attrs import define, field
 from mlgym_core.errors import InfrastructureError, UsageError
 from mlgym_core.grading.archive import Archive
 from mlgym_core.grading.grade import BadResultError, Grade, clean, read_result
-from mlgym_core.grading.inject import mlgym_frames as wire
-from mlgym_core.grading.inject import mlgym_peer
-from mlgym_core.grading.peer import BOOT, PLAYER_LOG_LIMIT, Files, PeerLink
+from mlgym_core.grading.inside import mlgym_frames as wire
+from mlgym_core.grading.inside import mlgym_peer
+from mlgym_core.grading.link import BOOT, PLAYER_LOG_LIMIT, Files, PeerLink
 from mlgym_core.grading.relay import GraderFailedError, Relay
 from mlgym_core.sandbox.base import Backend, BoxSpec, ConnectionClosed, Mount, PreparedImage, Progress, Role
-from mlgym_core.task import Split, Task
+from mlgym_core.task.task import Split, Task
 
 __all__ = ["Grade", "Grader", "GradingData", "derive_seed"]
 

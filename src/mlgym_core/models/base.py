@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 
 from mlgym_core.errors import UsageError
-from mlgym_core.task import Limits, Task
+from mlgym_core.task.task import Limits, Task
 from mlgym_core.tools.base import Tool
 
 

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from mlgym_core.errors import RecordError, UsageError
 from mlgym_core.models.base import Message, Meter, ModelContext, ModelStopped, Reply, ToolCall, since_last_reply
-from mlgym_core.record import MANIFEST, read_events
+from mlgym_core.record.record import MANIFEST, read_events
 from mlgym_core.settings import runs_folder
 from mlgym_core.tools.base import Tool
 

@@ -18,7 +18,7 @@ from typing import IO, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
-from mlgym_core.task import Capability, Image, Resources
+from mlgym_core.task.task import Capability, Image, Resources
 
 STDOUT = 1
 STDERR = 2

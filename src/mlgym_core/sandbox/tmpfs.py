@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from mlgym_core.task import Resources
+from mlgym_core.task.task import Resources
 
 
 @frozen

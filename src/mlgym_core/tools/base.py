@@ -18,7 +18,7 @@ class ToolOutput:
 
     Attributes:
         text: for the agent.
-        info: for records and callers of :meth:`Episode.step <mlgym_core.episode.Episode.step>`.
+        info: for records and callers of :meth:`Episode.step <mlgym_core.episode.episode.Episode.step>`.
     """
 
     text: str

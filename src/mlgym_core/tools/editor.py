@@ -1,4 +1,4 @@
-"""Tools that show and change one open file through a window of lines; the work is done in ``scripts/agent_tools``."""
+"""Tools that show and change one open file through a window of lines; the work is done in ``inside/agent_tools``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from mlgym_core.tools.base import Script
 from mlgym_core.tools.scripted import script_tool
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(__file__).parent / "inside"
 SCRIPT = Script(SCRIPTS / "launch.sh", (SCRIPTS / "agent_tools", "pyflakes"))
 
 _LINE = {"type": "integer", "description": "number of a line, from 1"}

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from mlgym_core.errors import UsageError
 from mlgym_core.sandbox.base import ActionResult, ActionStatus
-from mlgym_core.sandbox.output import for_model
+from mlgym_core.sandbox.shell.output import for_model
 from mlgym_core.tools.base import Script, Tool, ToolArgumentError, ToolContext, ToolOutput
 
 REFUSALS = frozenset({0, 1, 2})  #: exit codes that go without saying: done, refused, wrong usage

@@ -1,4 +1,4 @@
-"""Tools that look for files and in files; the work is done in ``scripts/agent_tools``."""
+"""Tools that look for files and in files; the work is done in ``inside/agent_tools``."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mlgym_core.task import Baseline, Size
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.task import Baseline, Size
+from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.testing import TaskContract
 
 WHOLE = load_task_folder(Path(__file__).parents[1] / "src" / "mlgym_task_three_sat")

@@ -11,12 +11,12 @@ from typing import Any
 import attrs
 import pytest
 
+from mlgym_core.authoring.testing.grading import SECRET
 from mlgym_core.grading.grade import Grade
-from mlgym_core.grading.inject import mlgym_peer
+from mlgym_core.grading.inside import mlgym_peer
 from mlgym_core.grading.sealed import derive_seed
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 from mlgym_core.testing import grade_files
-from mlgym_core.testing.grading import SECRET
 
 ASKED = "def heuristic_fn(clauses, assignments, conflict_count, assignment_history, level):\n"
 FIRST = f"{ASKED}    return abs(clauses[0][0]), clauses[0][0] > 0\n"

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 HERE = Path(__file__).parents[1]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mlgym_core import RunConfig, run
-from mlgym_core.backends import choose
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.plugins import Registry
-from mlgym_core.task import Task
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.backends import choose
+from mlgym_core.task.task import Task
 
 HERE = Path(__file__).parents[1]
 

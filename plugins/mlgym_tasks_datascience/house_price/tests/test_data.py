@@ -20,7 +20,7 @@ import pytest
 from mlgym_core import data
 from mlgym_core.data import Prepared
 from mlgym_core.errors import InfrastructureError, UsageError
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 
 @pytest.fixture(autouse=True)

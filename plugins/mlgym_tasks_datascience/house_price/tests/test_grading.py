@@ -16,7 +16,7 @@ from mlgym_core.data import Prepared
 from mlgym_core.errors import InvalidSubmissionError
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.sealed import Grade, Grader
-from mlgym_core.task import Split, Task
+from mlgym_core.task.task import Split, Task
 
 SECRET = bytes(16)
 GradeBytes = Callable[..., Grade]

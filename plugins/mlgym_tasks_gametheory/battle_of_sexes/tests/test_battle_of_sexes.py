@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 
 @pytest.fixture(scope="module")

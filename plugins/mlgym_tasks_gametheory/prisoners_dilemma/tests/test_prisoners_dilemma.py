@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlgym_core.task import Task
+from mlgym_core.task.task import Task
 
 History = list[tuple[int, int]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlgym_core import Task, hookimpl
-from mlgym_core.taskfile import load_task_folder
+from mlgym_core.task.taskfile import load_task_folder
 
 
 @hookimpl

@@ -1,0 +1,1 @@
+"""A person as the model, in a terminal."""

@@ -1,0 +1,1 @@
+"""Model services through litellm: requests, replies, failures, retries."""

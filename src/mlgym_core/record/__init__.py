@@ -1,0 +1,1 @@
+"""A run's folder: writing it as things happen, reading it afterwards."""

@@ -1,0 +1,1 @@
+"""Boxes as containers of an engine that speaks the Docker API."""

@@ -1,0 +1,83 @@
+"""The killer inside a container: a process, started ahead, that ends what an action has started."""
+
+from __future__ import annotations
+
+import threading
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from mlgym_core.sandbox.base import STDOUT, ConnectionClosed
+from mlgym_core.sandbox.engine.sockets import SocketConnection
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+SECONDS = 10.0  #: that it may take to answer
+
+
+@define
+class Warden:
+    """One for each container.
+
+    Attributes:
+        client: of the container's engine.
+        container: its id.
+    """
+
+    client: DockerClient
+    container: str
+    _connection: SocketConnection | None = None
+    _lock: threading.Lock = field(factory=threading.Lock)
+
+    def arm(self) -> None:
+        """Start it.
+
+        Raises:
+            OSError: the container takes no new process.
+        """
+        api = self.client.api
+        script = (files("mlgym_core.sandbox.engine") / "inside" / "warden.sh").read_text("utf-8")
+        try:
+            created = api.exec_create(self.container, ["sh", "-c", script, "mlgym-warden"], stdin=True)
+            self._connection = SocketConnection(api.exec_start(created["Id"], socket=True))
+            self._answer(b"ready\n")
+        except (TimeoutError, ConnectionClosed) as error:
+            self.close()
+            raise OSError("no process can be started in the container") from error
+        except Exception as error:
+            self.close()
+            raise OSError(f"no process can be started in the container: {error}") from error
+
+    def kill(self, supervisor: int, shell: int, since: float) -> None:
+        """Kill an action; see :data:`~mlgym_core.sandbox.shell.shell.KillAction`."""
+        for attempt in (1, 2):
+            try:
+                if self._connection is None:
+                    self.arm()
+                assert self._connection is not None
+                age = min(int((time.monotonic() - since) * 100), 10**9) if since > float("-inf") else 10**9
+                request = f"{supervisor} {shell} {age}\n".encode()
+                self._connection.send(request, time.monotonic() + SECONDS)
+                self._answer(b"done\n")
+                return
+            except (TimeoutError, ConnectionClosed) as error:
+                self.close()
+                if attempt == 2:
+                    raise OSError("the container's processes could not be killed") from error
+
+    def close(self) -> None:
+        """Let it go; whatever it could still kill goes with it."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _answer(self, expected: bytes) -> None:
+        assert self._connection is not None
+        said = b""
+        deadline = time.monotonic() + SECONDS
+        while not said.endswith(expected):
+            for stream, data in self._connection.receive(deadline):
+                said += data if stream == STDOUT else b""

@@ -1,0 +1,1 @@
+"""Boxes of this machine's own: bubblewrap namespaces where they work, else plain processes."""

@@ -1,0 +1,1 @@
+"""The persistent shell: a session over any connection, the same for every backend."""
