@@ -18,6 +18,7 @@ from typing import IO, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
+from mlgym_core.errors import UsageError
 from mlgym_core.task.task import Capability, Image, Resources
 
 STDOUT = 1
@@ -80,6 +81,15 @@ class BoxSpec:
     mounts: Sequence[Mount] = ()
     env: Mapping[str, str] = field(factory=dict)
     tools: Mapping[str, Path] = field(factory=dict)
+
+    def check_peer(self) -> None:
+        """Check that a peer can be opened so.
+
+        Raises:
+            UsageError: it holds files or tools.
+        """
+        if self.files or self.tools:
+            raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files; it has no tools")
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - an event, not an error of the caller

@@ -1,10 +1,16 @@
-"""Paths inside a box, checked."""
+"""Paths inside a box: where its own folders lie, and checking those that others name."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
 from mlgym_core.errors import UsageError
+
+# In boxes with a file system of their own; plain processes have all of it below a scratch folder.
+WORKSPACE = "/workspace"
+HOME = "/home/agent"
+SHELL_STATE = "/dev/shm/.mlgym-shell"  #: what the shell saves after every action: in memory
+PEER_WORKDIR = "/box"
 
 
 def relative(path: str) -> PurePosixPath:

@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import frozen
 
 from mlgym_core.errors import InfrastructureError
-from mlgym_core.sandbox.engine import archives
+from mlgym_core.sandbox import archives
 from mlgym_core.sandbox.paths import relative
 
 FOLDER = "/agent-tools"  #: in boxes with a file system of their own; below no folder that an image may bring along

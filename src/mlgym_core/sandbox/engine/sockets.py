@@ -9,15 +9,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mlgym_core.sandbox.base import ConnectionClosed
+from typing_extensions import override
 
-_CHUNK = 256 * 1024
-_BACKLOG = 64 * 1024 * 1024
+from mlgym_core.sandbox.base import Connection, ConnectionClosed
+from mlgym_core.sandbox.streams import CHUNK, Backlog, milliseconds
+
 _HEADER = 8
 
 
-class SocketConnection:
-    """A :class:`~mlgym_core.sandbox.base.Connection` over an attach or exec socket without a terminal.
+class SocketConnection(Connection):
+    """A connection over an attach or exec socket without a terminal.
 
     While :meth:`send` waits, output is drained into a backlog of at most 64 MiB that :meth:`receive` returns first.
 
@@ -34,12 +35,11 @@ class SocketConnection:
         self._header = b""
         self._stream = 0
         self._left = 0
-        self._backlog: list[tuple[int, bytes]] = []
-        self._backlog_bytes = 0
+        self._backlog = Backlog()
         self._ended = False
 
+    @override
     def send(self, data: bytes | memoryview, deadline: float) -> None:
-        """Write all of ``data``; see :class:`~mlgym_core.sandbox.base.Connection`."""
         rest = memoryview(data).cast("B")
         while rest:
             try:
@@ -49,16 +49,15 @@ class SocketConnection:
             except OSError as error:
                 raise ConnectionClosed("the box no longer reads its standard input") from error
 
+    @override
     def receive(self, deadline: float) -> Sequence[tuple[int, bytes]]:
-        """Wait for output; see :class:`~mlgym_core.sandbox.base.Connection`."""
-        if self._backlog:
-            pieces, self._backlog, self._backlog_bytes = self._backlog, [], 0
-            return pieces
+        if self._backlog.pieces:
+            return self._backlog.take()
         while not self._ended:
             try:
-                data = self._socket.recv(_CHUNK)
+                data = self._socket.recv(CHUNK)
             except BlockingIOError:
-                if not self._poll.poll(_milliseconds(deadline)):
+                if not self._poll.poll(milliseconds(deadline)):
                     raise TimeoutError("no output before the deadline") from None
                 continue
             except OSError:
@@ -69,8 +68,8 @@ class SocketConnection:
                 return pieces
         raise ConnectionClosed("the box has ended")
 
+    @override
     def close(self) -> None:
-        """Close the socket; harmless when repeated."""
         self._ended = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -100,22 +99,15 @@ class SocketConnection:
         return pieces
 
     def _wait_writable(self, deadline: float) -> None:
-        reading = select.POLLIN if self._backlog_bytes < _BACKLOG else 0
+        reading = 0 if self._backlog.full else select.POLLIN
         waiting = select.poll()
         waiting.register(self._socket, select.POLLOUT | reading)
-        ready = waiting.poll(_milliseconds(deadline))
+        ready = waiting.poll(milliseconds(deadline))
         if not ready or time.monotonic() >= deadline:
             raise TimeoutError("the box did not read its input before the deadline")
         if ready[0][1] & select.POLLIN:
             with contextlib.suppress(BlockingIOError):
-                data = self._socket.recv(_CHUNK)
+                data = self._socket.recv(CHUNK)
                 if not data:
                     raise ConnectionClosed("the box has ended")
-                pieces = self._parse(data)
-                self._backlog += pieces
-                self._backlog_bytes += sum(len(piece) for _, piece in pieces)
-
-
-def _milliseconds(deadline: float) -> int:
-    left = deadline - time.monotonic()
-    return int(min(left * 1000 + 1, 2**31 - 1)) if left > 0 else 0
+                self._backlog.add(self._parse(data))

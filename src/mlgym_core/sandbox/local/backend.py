@@ -9,22 +9,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError, UsageError
+from typing_extensions import override
+
+from mlgym_core.errors import BackendUnavailableError, InfrastructureError, SandboxLostError
 from mlgym_core.sandbox import toolfiles
-from mlgym_core.sandbox.base import ActionResult, BoxSpec, Connection, PreparedImage, Progress, Role
+from mlgym_core.sandbox.base import Backend, BoxSpec, Connection, PreparedImage, Progress, Role
+from mlgym_core.sandbox.closing import Closing
 from mlgym_core.sandbox.local import bubblewrap, cgroups, environments, processes, scratch, workspace
 from mlgym_core.sandbox.local.box import BOX_VARIABLE, Box, open_isolated, open_plain
-from mlgym_core.sandbox.shell.shell import Shell, base_environment, supervisor_argv
+from mlgym_core.sandbox.paths import HOME, PEER_WORKDIR, SHELL_STATE, WORKSPACE
+from mlgym_core.sandbox.shell.shell import base_environment, supervisor_argv
+from mlgym_core.sandbox.shellbox import ShellSandbox
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task.task import Capability, Image
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-_PEER_WORKDIR = "/box"
-_SHELL_STATE = "/dev/shm/.mlgym-shell"
 _SEALING = frozenset({Capability.ISOLATION, Capability.NETWORK_NONE})
 
 
-class LocalBackend:
+class LocalBackend(Backend):
     """Opens boxes on this machine.
 
     Args:
@@ -48,34 +51,33 @@ class LocalBackend:
         """Whether boxes are namespaces rather than plain processes."""
         return self._probe.works
 
+    @override
     def capabilities(self) -> frozenset[Capability]:
-        """What holds here; see :class:`~mlgym_core.sandbox.base.Backend`."""
         gpu = frozenset({Capability.GPU}) if Path("/dev/nvidiactl").exists() else frozenset()
         return cgroups.available() | gpu | (_SEALING if self.isolates else frozenset())
 
+    @override
     def describe(self) -> str:
-        """How boxes are made here, in a line."""
         if not self.isolates:
             return f"plain processes, not isolated ({self._probe.reason})"
         user = f", user id {bubblewrap.uid()} instead of root" if os.geteuid() == 0 else ""
         return f"{self._probe.version}{user}"
 
+    @override
     def prepare_image(self, image: Image, role: Role, progress: Progress, build: bool = True) -> PreparedImage:
-        """The base interpreter, or a cached virtual environment with the task's requirements."""
         return environments.prepare(image, role, progress, build)
 
+    @override
     def open_sandbox(self, spec: BoxSpec) -> LocalSandbox:
-        """Open the agent's box."""
         return LocalSandbox(spec, self.isolates)
 
+    @override
     def open_peer(self, spec: BoxSpec, program: str) -> LocalPeer:
-        """Start a Python program in a box of its own."""
-        if spec.files or spec.tools:
-            raise UsageError("a peer gets its files over its standard input, not from BoxSpec.files; it has no tools")
+        spec.check_peer()
         return LocalPeer(spec, self.isolates, program)
 
+    @override
     def reap(self) -> Sequence[str]:
-        """Remove the folders, groups and processes of boxes whose owner is dead."""
         removed = []
         for folder in scratch.leftovers():
             processes.kill(processes.carrying(BOX_VARIABLE, folder.name))
@@ -125,7 +127,7 @@ class _Place:
         """Initial environment of what runs here; nothing of the caller's own gets in."""
         binaries = environments.interpreter(self.spec.image).parent
         path = f"{binaries}:{bubblewrap.EXTRA_BIN}:{_SYSTEM_PATH}"
-        home = bubblewrap.HOME if self.isolate else str(self.folder / "home")
+        home = HOME if self.isolate else str(self.folder / "home")
         env = base_environment(home, path)
         if not self.isolate:
             env |= {"TMPDIR": str(self.folder / "tmp"), BOX_VARIABLE: self.folder.name}
@@ -142,81 +144,50 @@ class _Place:
             scratch.remove(self.folder)
 
 
-class LocalSandbox:
-    """The agent's box on this machine; see :class:`~mlgym_core.sandbox.base.Sandbox`.
+class LocalSandbox(ShellSandbox):
+    """The agent's box on this machine.
 
     When the whole box is lost, it is opened again on the same workspace.
     """
 
     def __init__(self, spec: BoxSpec, isolate: bool) -> None:
+        super().__init__(spec)
         self._place = _Place(spec, isolate)
         self._workspace = self._place.folder / "workspace"
         self._box: Box | None = None
-        self._started = self._closing = self._closed = False
         self._isolate = isolate
-        self.workdir = bubblewrap.WORKSPACE if isolate else str(self._workspace)
+        self.workdir = WORKSPACE if isolate else str(self._workspace)
         self.tools = toolfiles.FOLDER if isolate else str(self._place.folder / "tools")
-        try:
+        with self._opening():
             owner = bubblewrap.uid() if isolate and os.geteuid() == 0 else None
             workspace.fill(self._workspace, spec.files, spec.mounts, owner, link=not isolate)
-            state = _SHELL_STATE if isolate else str(scratch.memory_folder(self._place.folder))
-            env = self._place.environment(self.workdir)
+            state = SHELL_STATE if isolate else str(scratch.memory_folder(self._place.folder))
             if spec.tools:
                 toolfiles.copy(spec.tools, self._place.folder / "tools", toolfiles.state_file(state))
-                env = toolfiles.first_on_path(self.tools, env)
-            self._shell = Shell(self._connect, self._kill, env=env, workdir=self.workdir, state_dir=state)
-        except BaseException as error:
-            self._end()
-            if isinstance(error, SandboxLostError):
-                raise InfrastructureError(str(error)) from error
-            raise
+            self._start_shell(self._place.environment(self.workdir), state)
 
-    def run(self, command: str, timeout: float, spool: Path | None = None) -> ActionResult:
-        """Run one action."""
-        return self._shell.run(command, timeout, spool)
-
-    def write_file(self, path: str, data: bytes) -> None:
-        """Write a file as the agent's user."""
-        self._shell.write_file(path, data)
-
-    def read_file(self, path: str, limit: int) -> bytes:
-        """Read a file as the agent's user."""
-        return self._shell.read_file(path, limit)
-
+    @override
     def export(self, paths: Sequence[str], max_bytes: int = 2**40) -> IO[bytes]:
-        """A tar stream of workspace paths, made while it is read, so that the reader says when it is enough."""
-        del max_bytes
+        del max_bytes  # it is made while it is read, so the reader says when it is enough
         return workspace.export(self._workspace, paths)
 
-    def stop_processes(self) -> None:
-        """Kill everything the agent left running."""
-        self._shell.stop()
-
+    @override
     def enter_hint(self) -> str:
-        """A command that shows the workspace; the box's processes end with the run."""
         return f"cd {shlex.quote(str(self._workspace))}"
 
-    def close(self, keep: bool = False) -> None:
-        """End the box; ``keep`` leaves its folder."""
-        if not self._closed:
-            self._end(keep)
-
-    def _end(self, keep: bool = False) -> None:
-        self._closing = True
+    @override
+    def _end(self, keep: bool) -> None:
         if self._box is not None:
             self._box.kill()
         self._place.remove(keep)
-        self._closed = True  # last, so that a close which was interrupted can be repeated
 
-    def _connect(self) -> Connection:
-        if self._closing:
-            raise SandboxLostError("the sandbox is closed")
+    @override
+    def _connect(self, again: bool) -> Connection:
         lost, self._box = self._box, None
         if lost is not None:
             lost.kill()
-        if self._started and self._isolate and not workspace.places_intact(self._workspace, self._place.spec.mounts):
+        if again and self._isolate and not workspace.places_intact(self._workspace, self._spec.mounts):
             raise SandboxLostError("the sandbox died, and its data folder was tampered with; it cannot be reopened")
-        self._started = True
         path = self._place.environment(self.workdir)["PATH"]
         try:
             self._box = self._place.start(supervisor_argv(), {"PATH": path}, self.workdir, self._workspace)
@@ -224,35 +195,32 @@ class LocalSandbox:
             raise SandboxLostError(str(error)) from error
         return self._box.connection
 
+    @override
     def _kill(self, supervisor: int, shell: int, since: float) -> None:
         if self._box is None:
             raise ProcessLookupError("the box is gone")
         self._box.kill_action(supervisor, shell, since)
 
 
-class LocalPeer:
+class LocalPeer(Closing):
     """One process of the grading on this machine; see :class:`~mlgym_core.sandbox.base.Peer`."""
 
     def __init__(self, spec: BoxSpec, isolate: bool, program: str) -> None:
         self._place = _Place(spec, isolate)
-        self._closed = False
+        self._box: Box | None = None
         folder = self._place.folder / "box"
-        self.workdir = _PEER_WORKDIR if isolate else str(folder)
-        try:
+        self.workdir = PEER_WORKDIR if isolate else str(folder)
+        with self._opening():
             if not isolate:
                 workspace.fill(folder, {}, spec.mounts, None, link=True)
             argv = [str(environments.interpreter(spec.image)), "-I", "-c", program, self.workdir]
             env = self._place.environment(self.workdir)
             argv = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *argv]
             self._box = self._place.start(argv, env, self.workdir, None)
-        except BaseException:
-            self._place.remove()
-            raise
-        self.connection = self._box.connection
+            self.connection = self._box.connection
 
-    def close(self) -> None:
-        """End the box."""
-        if not self._closed:
+    @override
+    def _end(self, keep: bool) -> None:
+        if self._box is not None:
             self._box.kill()
-            self._place.remove()
-            self._closed = True  # last, as in a sandbox
+        self._place.remove(keep)

@@ -21,11 +21,10 @@ from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox import toolfiles
 from mlgym_core.sandbox.base import Mount, Network
 from mlgym_core.sandbox.local import seccomp
+from mlgym_core.sandbox.paths import HOME, WORKSPACE
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task.task import Resources
 
-HOME = "/home/agent"
-WORKSPACE = "/workspace"
 EXTRA_BIN = "/opt/mlgym/bin"
 DROPPED_UID = 61000
 _PROBE_SECONDS = 20.0

@@ -11,26 +11,25 @@ import select
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from mlgym_core.sandbox.base import STDERR, STDOUT, ConnectionClosed
-from mlgym_core.sandbox.local.seccomp import leave_session_keyring
+from typing_extensions import override
 
-_CHUNK = 256 * 1024
-_BACKLOG = 64 * 1024 * 1024
+from mlgym_core.sandbox.base import STDERR, STDOUT, Connection, ConnectionClosed
+from mlgym_core.sandbox.local.seccomp import leave_session_keyring
+from mlgym_core.sandbox.streams import CHUNK, Backlog, milliseconds
+
 _PIPE_BYTES = 256 * 1024
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
-_LONGEST_WAIT_MS = 2**31 - 1
 
 
-class PipeConnection:
-    """A :class:`~mlgym_core.sandbox.base.Connection` over the three pipes of a child process.
+class PipeConnection(Connection):
+    """A connection over the three pipes of a child process.
 
     Takes ownership of the descriptors. While :meth:`send` waits, output is drained into a backlog of at most 64 MiB
-    that :meth:`receive` returns first, so that neither end waits for the other forever.
+    that :meth:`receive` returns first.
 
     Args:
         stdin: write end of the child's standard input.
@@ -41,8 +40,7 @@ class PipeConnection:
         self._stdin = stdin
         self._names = {stdout: STDOUT, stderr: STDERR}
         self._poll = select.poll()
-        self._backlog: deque[tuple[int, bytes]] = deque()
-        self._backlog_bytes = 0
+        self._backlog = Backlog()
         for descriptor in (stdin, stdout, stderr):
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):
@@ -50,8 +48,8 @@ class PipeConnection:
         for descriptor in (stdout, stderr):
             self._poll.register(descriptor, _READABLE)
 
+    @override
     def send(self, data: bytes | memoryview, deadline: float) -> None:
-        """Write all of ``data``; see :class:`~mlgym_core.sandbox.base.Connection`."""
         rest = memoryview(data).cast("B")
         while True:
             try:
@@ -64,15 +62,12 @@ class PipeConnection:
             if not rest:
                 return
 
+    @override
     def receive(self, deadline: float) -> Sequence[tuple[int, bytes]]:
-        """Wait for output; see :class:`~mlgym_core.sandbox.base.Connection`."""
-        if self._backlog:
-            pieces = list(self._backlog)
-            self._backlog.clear()
-            self._backlog_bytes = 0
-            return pieces
+        if self._backlog.pieces:
+            return self._backlog.take()
         while self._names:
-            ready = self._poll.poll(_milliseconds(deadline))
+            ready = self._poll.poll(milliseconds(deadline))
             if not ready:
                 raise TimeoutError("no output before the deadline")
             pieces = self._read(ready)
@@ -82,11 +77,10 @@ class PipeConnection:
 
     def unread(self, pieces: Sequence[tuple[int, bytes]]) -> None:
         """Give back what :meth:`receive` returned; it comes first next time."""
-        self._backlog.extendleft(reversed(pieces))
-        self._backlog_bytes += sum(len(data) for _, data in pieces)
+        self._backlog.put_back(pieces)
 
+    @override
     def close(self) -> None:
-        """Close the pipes; harmless when repeated."""
         descriptors = [*self._names, self._stdin]
         for descriptor in self._names:
             with contextlib.suppress(KeyError, OSError):
@@ -104,7 +98,7 @@ class PipeConnection:
             if name is None:
                 continue
             try:
-                data = os.read(descriptor, _CHUNK)
+                data = os.read(descriptor, CHUNK)
             except BlockingIOError:
                 continue
             if data:
@@ -119,20 +113,13 @@ class PipeConnection:
         """Wait until the other end reads, draining its output meanwhile."""
         waiting = select.poll()
         waiting.register(self._stdin, select.POLLOUT)
-        if self._backlog_bytes < _BACKLOG:
+        if not self._backlog.full:
             for descriptor in self._names:
                 waiting.register(descriptor, _READABLE)
-        ready = waiting.poll(_milliseconds(deadline))
+        ready = waiting.poll(milliseconds(deadline))
         if not ready or time.monotonic() >= deadline:
             raise TimeoutError("the process did not read its input before the deadline")
-        for piece in self._read([event for event in ready if event[0] != self._stdin]):
-            self._backlog.append(piece)
-            self._backlog_bytes += len(piece[1])
-
-
-def _milliseconds(deadline: float) -> int:
-    left = deadline - time.monotonic()
-    return int(min(left * 1000 + 1, _LONGEST_WAIT_MS)) if left > 0 else 0
+        self._backlog.add(self._read([event for event in ready if event[0] != self._stdin]))
 
 
 def spawn(

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from mlgym_core.errors import ExportError, InfrastructureError
+from mlgym_core.sandbox.archives import Pieces
 from mlgym_core.sandbox.base import Mount
 from mlgym_core.sandbox.paths import relative
 
@@ -96,29 +97,7 @@ def export(folder: Path, paths: Sequence[str]) -> IO[bytes]:
     do meanwhile.
     """
     wanted = [relative(path) for path in paths]
-    return io.BufferedReader(_Stream(_entries(folder, wanted)), _CHUNK)
-
-
-class _Stream(io.RawIOBase):
-    """A readable file over an iterator of byte strings."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
+    return io.BufferedReader(Pieces(_entries(folder, wanted)), _CHUNK)
 
 
 def _entries(folder: Path, paths: Sequence[PurePosixPath]) -> Iterator[bytes]:
