@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def test_a_task_loads_with_defaults(task_folder: Maker) -> None:
         (lambda t: t.update(limits={"steps": 0}), "limits.steps: 0 must be positive"),
         (lambda t: t.update(limits={"cost_usd": float("inf")}), "finite numbers"),
         (lambda t: t["submission"].update(max_files=0), "submission.max_files: 0 must be positive"),
-        (lambda t: t["sizes"]["full"].update(parameters={"day": date(2026, 1, 1)}), "text, finite numbers"),
+        (lambda t: t["sizes"]["full"].update(parameters={"key": b"\0"}), "text, finite numbers"),
         (lambda t: t.update(resources={"required": ["gpuu"]}), "gpuu"),
         (lambda t: t.update(include={"private": ["no_such_package:a.py"]}), "'no_such_package' is not installed"),
         (lambda t: t.update(include={"private": ["mlgym_core:absent.py"]}), "has no file absent.py"),

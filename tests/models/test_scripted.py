@@ -54,7 +54,7 @@ def test_the_baseline_of_a_size_may_be_another_command(context: ModelContext) ->
         ("- {tol: validate}", "unknown key 'tol'"),
         ("- {arguments: {}}", "names no tool"),
         ("- {tool: bash, arguments: ls}", "not a mapping"),
-        ("- [", "cannot be read"),
+        ("- [", "line 1: it is not YAML"),
         ("- {text: hi, tool: [a]}", "names no tool"),
         ("- {text: [hi]}", "text must be text"),
         ("- {tool: " + "a" * 5000 + "}", "action 1: there is no tool 'a{79}; the tools"),

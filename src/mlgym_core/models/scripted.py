@@ -8,7 +8,7 @@ from typing import Any
 
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall
-from mlgym_core.task.yamlfile import read_plain
+from mlgym_core.task.plainfile import read_plain
 from mlgym_core.tools.base import Tool, ToolArgumentError
 
 

@@ -32,6 +32,7 @@ from mlgym_core.authoring.scaffold.templates import image_files
 from mlgym_core.errors import InfrastructureError, TaskSpecError
 from mlgym_core.sandbox.local.environments import cache_folder
 from mlgym_core.storage import remove_tree
+from mlgym_core.task.plainfile import PlainError, parse_yaml
 from mlgym_core.task.task import Task
 from mlgym_core.task.taskfile import load_task_folder
 
@@ -154,13 +155,10 @@ def _header(path: Path, begin: int, lines: Sequence[str]) -> tuple[Section, tupl
     """The block as YAML, without the requirements, which are no part of ``task.yaml``; every line keeps its number."""
     texts = [line[2:] for line in lines]
     try:
-        root = yaml.compose("\n".join(texts), yaml.SafeLoader)
-        whole = yaml.safe_load("\n".join(texts))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = begin + 1 + (mark.line if mark else 0)
-        what = getattr(error, "problem", None) or error
-        raise _error(path, line, f"the block is not YAML: {what}") from error
+        whole = parse_yaml("\n".join(texts))
+    except PlainError as error:
+        raise _error(path, begin + (error.line or 1), f"the block cannot be read: {error.what}") from error
+    root = yaml.compose("\n".join(texts), yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise _error(path, begin + 1, "the block must hold 'key: value' lines, as a task.yaml does")
     requirements: Any = whole.get("requirements", [])

@@ -5,20 +5,18 @@ from __future__ import annotations
 import difflib
 import enum
 import functools
-import json
 import types
 import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-import yaml
 from cattrs import Converter
 
 from mlgym_core.errors import UsageError
+from mlgym_core.task.plainfile import read_plain
 
 SCHEMA = 1
-MOST_VALUES = 100_000
 T = TypeVar("T")
 
 
@@ -42,51 +40,6 @@ def load(path: Path, kind: type[T], error: type[UsageError], hidden: frozenset[s
         return _converter().structure(raw, kind)
     except Exception as problem:
         raise error(f"{path}: {_explain(problem)}") from problem
-
-
-def read_plain(path: Path, error: type[UsageError]) -> Any:
-    """What a YAML or JSON file holds: text, finite numbers, lists and mappings.
-
-    Args:
-        path: of the file.
-        error: raised for everything that is wrong with the file.
-    """
-    try:
-        raw = yaml.load(path.read_text("utf-8"), _StrictLoader)
-        _check_size(raw)
-        json.dumps(raw, allow_nan=False)
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as problem:
-        raise error(f"{path} cannot be read: {problem}") from problem
-    except (TypeError, ValueError, RecursionError) as problem:
-        reason = "it nests too deeply" if isinstance(problem, RecursionError) else str(problem)
-        raise error(f"{path} may hold text, finite numbers, lists and mappings only: {reason}") from problem
-    return raw
-
-
-def _check_size(value: object) -> None:
-    if _written_out(value, {}) > MOST_VALUES:
-        raise ValueError(f"it holds more than {MOST_VALUES} values")
-
-
-def _written_out(value: object, known: dict[int, int]) -> int:
-    """How many values it is with all aliases written out; a few of them can stand for very many."""
-    if not isinstance(value, (dict, list)):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = MOST_VALUES + 1  # of a value that holds itself
-        inside = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_written_out(one, known) for one in inside)
-    return known[id(value)]
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that occurs twice, and numbers too long to be meant."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        found = super().construct_mapping(node, deep)
-        if len(found) != len(node.value):
-            raise yaml.constructor.ConstructorError(None, None, "a key occurs twice", node.start_mark)
-        return found
 
 
 def _read(path: Path, error: type[UsageError]) -> dict[str, Any]:
@@ -140,7 +93,7 @@ def _converter() -> Converter:
     def strict(kind: type, accepted: tuple[type, ...]) -> None:
         def structure(value: Any, _: type) -> Any:
             if isinstance(value, bool) or not isinstance(value, accepted):
-                raise ValueError(f"expected {kind.__name__}, got {value!r}")
+                raise ValueError(f"expected {kind.__name__}, got {value!r}{_spelling(kind, value)}")
             return kind(value)
 
         converter.register_structure_hook(kind, structure)
@@ -172,6 +125,17 @@ def _converter() -> Converter:
 
     converter.register_structure_hook_func(is_tuple, structure_list)
     return converter
+
+
+def _spelling(kind: type, value: object) -> str:
+    """What to write instead, where it is clear."""
+    if kind is str and isinstance(value, (int, float)):
+        return "; put text in quotes"
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return f"; write {value:.0f}"
+    if kind in (int, float) and isinstance(value, str):
+        return "; write a number without quotes, underscores, colons or units"
+    return ""
 
 
 def _explain(error: Exception) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from attrs import frozen
 
 from mlgym_core.authoring.checking.attacks.base import EVERY_KIND, Arena
 from mlgym_core.authoring.checking.report import BrokenError
 from mlgym_core.episode.episode import Action
+from mlgym_core.errors import UsageError
+from mlgym_core.task.plainfile import read_plain
 from mlgym_core.task.task import SubmissionKind, Task
 
 FOLDER = "attacks"
@@ -63,9 +64,9 @@ class Scripted:
 
 def _items(path: Path) -> list[Any]:
     try:
-        items = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BrokenError(f"{FOLDER}/{path.name} is not YAML: {error}") from error
+        items = read_plain(path, UsageError)
+    except UsageError as error:
+        raise BrokenError(str(error)) from error
     if not isinstance(items, list):
         raise BrokenError(f"{FOLDER}/{path.name} must be a list of shell commands and {{tool: ...}} mappings")
     return items
