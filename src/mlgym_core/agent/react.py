@@ -143,7 +143,7 @@ class ReactAgent:
         try:
             return self._model.complete(messages, offered)
         finally:
-            episode.waited(time.monotonic() - asked)
+            episode.clock.wait(time.monotonic() - asked)
 
     def _correction(self, reply: Reply, problem: str, left: int) -> list[Message]:
         """Every tool call must be answered, or providers refuse the conversation."""
@@ -154,7 +154,7 @@ class ReactAgent:
     def _act(self, actions: Actions, episode: Episode, talk: Conversation, repeats: _Repeats) -> str | None:
         """Carry out what a reply asks for, which has been paid for whatever the budget says now."""
         for call_id, action in actions:
-            if episode.out_of_time:
+            if episode.clock.out_of_time:
                 return "time"
             episode.log("action", tool=action.tool, text=str(action.arguments.get("command", ""))[:_SHOWN])
             result = episode.step(action)
@@ -180,7 +180,7 @@ def _answer(text: str, call_id: str | None) -> Message:
 
 def _limit(episode: Episode, budget: Budget) -> str | None:
     """The limit that has been reached, if any."""
-    return budget.exhausted() or ("time" if episode.out_of_time else None)
+    return budget.exhausted() or ("time" if episode.clock.out_of_time else None)
 
 
 class _Repeats:
@@ -218,7 +218,7 @@ class _RunMeter:
 
     def seconds_left(self) -> float | None:
         limit = self._episode.limits.wall_seconds  # the working time stands still meanwhile
-        return None if limit is None else limit - self._episode.seconds
+        return None if limit is None else limit - self._episode.clock.seconds
 
     def exhausted(self) -> str | None:
         return _limit(self._episode, self._budget)

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from mlgym_core.episode.episode import Attempt
+from mlgym_core.episode.submissions import Attempt
 from mlgym_core.grading.grade import Grade
 from mlgym_core.record.record import read_result
 from mlgym_core.task.task import Capability, Metric, Split, Task

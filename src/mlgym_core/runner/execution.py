@@ -153,7 +153,7 @@ class _Execution:
             self._reason, self._message = "model_error", f"the agent failed: {type(error).__name__}: {error}"
             self._record.event("agent_failed", traceback=traceback.format_exc())
         finally:
-            self._worked = episode.seconds
+            self._worked = episode.clock.seconds
 
     def _explanation(self, episode: Episode, reason: str | None) -> str:
         if self._message or reason in (None, "submitted") or episode.steps or self._plan.agent is None:
@@ -181,7 +181,7 @@ class _Execution:
 
     def _write(self, episode: Episode, status: str) -> None:
         plan, budget = self._plan, self._budget
-        seconds = episode.seconds
+        seconds = episode.clock.seconds
         worked = self._worked if self._worked is not None else seconds
         reason = episode.reason or self._reason
         self._record.redact = Redactor.from_environment()
@@ -207,7 +207,7 @@ class _Execution:
             },
             "model_calls": budget.calls,
             "wall_s": round(worked, 3),
-            "waited_s": round(episode.seconds - episode.working_seconds, 3),
+            "waited_s": round(episode.clock.seconds - episode.clock.working_seconds, 3),
             "final_grading_s": round(seconds - worked, 3),
         }
         self._record.event("end", status=status, reason=reason, message=self._message)
