@@ -72,14 +72,14 @@ def measure(name: str, config: AgentConfig, backend: str, turns: int) -> None:
         run(
             RunConfig(
                 "battle-of-sexes",
-                model=model,
-                agent=Timed(config, model, steps),
                 backend=backend,
                 size="tiny",
                 out=Path(folder),
                 limits={"steps": turns},
                 allow_unsafe=True,
-            )
+            ),
+            model=model,
+            agent=Timed(config, model, steps),
         )
     between = zip(model.asked[1:], model.answered, steps, strict=False)
     loop = sorted(asked - answered - step for asked, answered, step in between)

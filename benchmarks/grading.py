@@ -19,8 +19,9 @@ from mlgym_core import data
 from mlgym_core.grading.archive import Archive, freeze_folder
 from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.sealed import Grader
-from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.plugins.loading import Registry
 from mlgym_core.runner.backends import choose
+from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.base import Backend
 from mlgym_core.task.task import Task
 

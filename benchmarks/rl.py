@@ -25,8 +25,9 @@ import numpy as np
 from mlgym_core import data
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.sealed import Grader
-from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.plugins.loading import Registry
 from mlgym_core.runner.backends import choose
+from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.base import Backend
 from mlgym_core.sandbox.local import environments
 from mlgym_core.task.task import Task

@@ -16,8 +16,9 @@ import statistics
 from collections.abc import Sequence
 
 from mlgym_core.grading.grade import Grade
-from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.plugins.loading import Registry
 from mlgym_core.runner.backends import choose
+from mlgym_core.runner.tasks import load_task
 from mlgym_core.testing import grade_files
 
 FLOOR = 0.8  #: as in the grader

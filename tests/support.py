@@ -6,7 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
+
+from mlgym_core import Episode, RunConfig, open_episode, run
+from mlgym_core.runner.config import Own
+from mlgym_core.runner.document import RunResult
 
 GRADE = "import mlgym_peer as peer\npeer.job()\npeer.scored({'Score': 1.0})\n"
 
@@ -80,3 +86,21 @@ class PluginFolder:
             timeout=100,
             check=False,
         )
+
+
+def run_task(task: Any = "", *, on_event: Any = None, registry: Any = None, **given: Any) -> RunResult:
+    """Run a task; names go into the configuration, objects beside it."""
+    config, own = _parted({"task": task, **given})
+    return run(config, on_event, registry, **own)
+
+
+def open_task(task: Any = "", *, on_event: Any = None, **given: Any) -> AbstractContextManager[Episode]:
+    """Open an episode; names go into the configuration, objects beside it."""
+    config, own = _parted({"task": task, **given})
+    return open_episode(config, on_event, **own)
+
+
+def _parted(given: dict[str, Any]) -> tuple[RunConfig, Any]:
+    objects = {name for name in Own.__annotations__ if not isinstance(given.get(name, ""), str)}
+    plain = {name: value for name, value in given.items() if name not in objects}
+    return RunConfig(**plain), {name: given[name] for name in objects}

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from support import run_task
 
-from mlgym_core import RunConfig, load_task, run
+from mlgym_core import load_task
 from mlgym_core.errors import BackendUnavailableError
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import read_events
@@ -53,7 +54,7 @@ def play(game: Task, tmp_path: Path, backend: str) -> Callable[..., RunResult]:
         path = tmp_path / "script.yaml"
         path.write_text(yaml.safe_dump(list(script)))
         options = {"size": "tiny", "secret": SECRET, **options}
-        return run(RunConfig(task, f"scripted:{path}", backend=backend, **options))
+        return run_task(task, model=f"scripted:{path}", backend=backend, **options)
 
     return go
 

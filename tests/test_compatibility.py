@@ -8,7 +8,8 @@ import pytest
 from support import PluginFolder
 
 from mlgym_core.errors import PluginError
-from mlgym_core.plugins.loading import Registry, examine, list_tasks, load_task
+from mlgym_core.plugins.loading import Registry, examine, list_tasks
+from mlgym_core.runner.tasks import load_task
 
 CORE = version("mlgym-core")
 TOOL = """

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.plugins.loading import load_task
 from mlgym_core.record.record import read_events, read_result
+from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.engine import endpoints
 from mlgym_core.sandbox.engine.docker import DockerBackend
 

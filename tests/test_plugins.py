@@ -9,8 +9,9 @@ import pytest
 from support import PluginFolder
 
 from mlgym_core.errors import BackendUnavailableError, PluginError, UnknownTaskError, UsageError
-from mlgym_core.plugins.loading import Registry, list_tasks, load_task
+from mlgym_core.plugins.loading import Registry, list_tasks
 from mlgym_core.runner.backends import choose
+from mlgym_core.runner.tasks import load_task
 
 BROKEN = {
     "import-error": "import module_that_does_not_exist\n",

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
-from support import PluginFolder
+from support import PluginFolder, open_task, run_task
 
-from mlgym_core import Action, Episode, RunConfig, open_episode, read_result, run
+from mlgym_core import Action, Episode, read_result
 from mlgym_core.agent.budget import Budget
 from mlgym_core.cli.progress import result_table
 from mlgym_core.errors import BackendUnavailableError, InvalidSubmissionError, RecordError, UsageError
@@ -57,7 +57,7 @@ def play(task: Task, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     def go(script: Sequence[Any], **options: Any) -> dict[str, Any]:
         path = tmp_path / "script.yaml"
         path.write_text(yaml.safe_dump(list(script)))
-        result = run(RunConfig(task, model=f"scripted:{path}", backend="local", **options))
+        result = run_task(task, model=f"scripted:{path}", backend="local", **options)
         return {**result.document, "exit_code": result.exit_code, "folder": result.folder}
 
     return go
@@ -172,14 +172,14 @@ def test_printing_what_looks_like_a_submission_submits_nothing(play: Callable[..
 def test_the_grading_secret_is_in_the_record_only_after_the_run(task: Task, tmp_path: Path) -> None:
     secret = bytes(range(16))
     seen: list[str] = []
-    config = RunConfig(task, backend="local", out=tmp_path / "runs", secret=secret)
+    config = {"task": task, "backend": "local", "out": tmp_path / "runs", "secret": secret}
 
     def look(event: Mapping[str, Any]) -> None:
         for path in (tmp_path / "runs").rglob("*.json*"):
             if event["kind"] != "end":
                 seen.append(path.read_text())
 
-    result = run(config, look)
+    result = run_task(**config, on_event=look)
     assert seen
     assert not any(secret.hex() in text for text in seen)
     manifest = json.loads((result.folder / "run.json").read_text())
@@ -229,7 +229,7 @@ def test_a_failing_grader_gives_no_score_and_loses_nothing(
     script = tmp_path / "script.yaml"
     script.write_text(yaml.safe_dump([put(1), VALIDATE, SUBMIT]))
     limits = {"grading_seconds": 1.0}
-    broken = run(RunConfig(load_task_folder(folder), f"scripted:{script}", backend=backend, limits=limits))
+    broken = run_task(load_task_folder(folder), model=f"scripted:{script}", backend=backend, limits=limits)
     assert (broken.status, broken.exit_code, broken.score) == ("grader_error", 3, None)
     assert broken.document["scores"]["test"] == {}
     assert broken.document["scores"]["dev"] == []
@@ -262,7 +262,7 @@ class FakeModel:
 
 
 def run_fake(task: Task, replies: Sequence[Reply | BaseException], **options: Any) -> dict[str, Any]:
-    return dict(run(RunConfig(task, model=FakeModel(replies), backend="local", **options)).document)
+    return dict(run_task(task, model=FakeModel(replies), backend="local", **options).document)
 
 
 def test_limits_of_cost_tokens_and_time_end_a_run_with_their_reason(task: Task) -> None:
@@ -324,7 +324,7 @@ class OwnAgent:
 
 
 def test_agents_models_and_backends_of_ones_own_are_taken_as_they_are(task: Task) -> None:
-    result = run(RunConfig(task, model=FakeModel([]), agent=OwnAgent(), backend=LocalBackend()))
+    result = run_task(task, model=FakeModel([]), agent=OwnAgent(), backend=LocalBackend())
     document = result.document
     assert (document["agent"], document["reason"], document["scores"]["test"]) == (
         "own-name",
@@ -338,11 +338,11 @@ def test_a_remote_model_is_not_let_into_plain_processes_unasked(task: Task, tmp_
         remote = True
 
     with pytest.raises(UsageError, match="--allow-unsafe"):
-        run(RunConfig(task, model=Remote([]), backend="local:plain"))
-    with pytest.raises(UsageError, match="allow_unsafe=True"), open_episode(RunConfig(task, backend="local:plain")):
+        run_task(task, model=Remote([]), backend="local:plain")
+    with pytest.raises(UsageError, match="allow_unsafe=True"), open_task(task, backend="local:plain"):
         pass
     assert not (tmp_path / "runs").exists()
-    with open_episode(RunConfig(task, backend="local:plain", allow_unsafe=True)) as episode:
+    with open_task(task, backend="local:plain", allow_unsafe=True) as episode:
         episode.reset()
         assert episode.step("echo hi").observation == "hi"
 
@@ -373,7 +373,7 @@ def test_bad_configuration_is_refused_and_leaves_nothing_behind(
     task: Task, tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        run(RunConfig(task, **{"backend": "local", **options}))
+        run_task(task, **{"backend": "local", **options})
     assert not (tmp_path / "runs").exists()
 
 
@@ -392,7 +392,7 @@ def test_a_folder_is_graded_as_a_run_would_be(task: Task, tmp_path: Path) -> Non
 def test_an_unwritable_run_folder_is_an_error_before_anything_starts(task: Task, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="--out"):
-        run(RunConfig(task, backend="local", out=tmp_path / "file"))
+        run_task(task, backend="local", out=tmp_path / "file")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -419,7 +419,7 @@ def test_a_full_disk_in_the_run_folder_ends_the_run_and_leaves_no_sandbox(
 
 
 def test_an_episode_is_stepped_without_agent_and_model(task: Task) -> None:
-    with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
+    with open_task(task, backend="local", allow_unsafe=True) as episode:
         with pytest.raises(UsageError, match="reset"):
             episode.step("ls")
         assert "Do {this}" in episode.reset()
@@ -436,7 +436,7 @@ def test_an_episode_is_stepped_without_agent_and_model(task: Task) -> None:
 
 
 def test_an_episode_of_ones_own_leaves_a_whole_record(task: Task, tmp_path: Path) -> None:
-    with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
+    with open_task(task, backend="local", allow_unsafe=True) as episode:
         episode.reset()
         episode.step(put(2))
         episode.finish("stopped")
@@ -452,7 +452,7 @@ def test_an_episode_of_ones_own_leaves_a_whole_record(task: Task, tmp_path: Path
 
 
 def test_leaving_an_episode_grades_nothing_by_itself(task: Task, tmp_path: Path) -> None:
-    with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
+    with open_task(task, backend="local", allow_unsafe=True) as episode:
         episode.reset()
         episode.step(put(2))
     (folder,) = (tmp_path / "runs").iterdir()
@@ -461,7 +461,7 @@ def test_leaving_an_episode_grades_nothing_by_itself(task: Task, tmp_path: Path)
 
 def test_listeners_see_what_is_recorded(task: Task, tmp_path: Path) -> None:
     seen: list[Any] = []
-    result = run(RunConfig(task, backend="local"), seen.append)
+    result = run_task(task, backend="local", on_event=seen.append)
     recorded = list(read_events(result.folder))
     assert seen == recorded
 
@@ -471,7 +471,7 @@ def test_a_grader_that_prints_its_seed_does_not_put_it_into_the_record(task_fold
     seen: list[str] = []
     secret = bytes(range(16))
     task = load_task_folder(task_folder(grade=grade))
-    result = run(RunConfig(task, backend="local", secret=secret), lambda event: seen.append(json.dumps(event)))
+    result = run_task(task, backend="local", secret=secret, on_event=lambda event: seen.append(json.dumps(event)))
     seeds = [derive_seed(secret, task.id, split) for split in SPLITS]
     text = "".join(seen) + (result.folder / "events.jsonl").read_text()
     assert "[redacted]" in text
@@ -483,12 +483,13 @@ def test_a_run_cleans_up_after_dead_ones(task: Task, tmp_path: Path, monkeypatch
     monkeypatch.setenv("MLGYM_SCRATCH", str(scratch))
     script = (
         "import os, signal\nfrom pathlib import Path\nfrom mlgym_core import *\n"
-        f"config = RunConfig(load_task_folder(Path({str(task.folder)!r})), backend='local', allow_unsafe=True)\n"
-        "with open_episode(config) as episode:\n    episode.reset()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"config, task = RunConfig(backend='local', allow_unsafe=True), load_task_folder(Path({str(task.folder)!r}))\n"
+        "with open_episode(config, task=task) as episode:\n    episode.reset()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
     assert len(list(scratch.glob("*/*"))) == 1
-    result = run(RunConfig(task, backend="local"))
+    result = run_task(task, backend="local")
     assert [e for e in read_events(result.folder) if e["kind"] == "reaped"]
     assert not list(scratch.glob("*/*"))
 
@@ -497,7 +498,7 @@ def test_many_episodes_run_in_threads_at_once(task: Task) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def one(number: int) -> float:
-        with open_episode(RunConfig(task, backend="local", allow_unsafe=True)) as episode:
+        with open_task(task, backend="local", allow_unsafe=True) as episode:
             episode.reset()
             episode.step(put(number))
             episode.step(Action("submit"))
@@ -512,14 +513,14 @@ def test_runs_go_on_side_by_side_under_asyncio(task: Task) -> None:
     import asyncio
 
     async def several() -> list[float | None]:
-        runs = [asyncio.to_thread(run, RunConfig(task, backend="local")) for _ in range(3)]
+        runs = [asyncio.to_thread(run_task, task, backend="local") for _ in range(3)]
         return [result.score for result in await asyncio.gather(*runs)]
 
     assert asyncio.run(several()) == [1.0, 1.0, 1.0]
 
 
 def test_the_library_prints_nothing(task: Task, capfd: pytest.CaptureFixture[str]) -> None:
-    run(RunConfig(task, backend="local"))
+    run_task(task, backend="local")
     assert capfd.readouterr() == ("", "")
 
 

@@ -16,7 +16,8 @@ from support import PluginFolder
 
 from mlgym_core import settings
 from mlgym_core.errors import BackendUnavailableError, PluginError, UsageError
-from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.plugins.loading import Registry
+from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.engine.docker import DockerBackend
 from mlgym_core.sandbox.engine.images import BuildOptions
 from mlgym_core.sandbox.local import scratch

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from mlgym_core.errors import MLGymError
     from mlgym_core.models.base import ModelSettings, Price
     from mlgym_core.plugins.hookspecs import hookimpl
-    from mlgym_core.plugins.loading import list_tasks, load_task
+    from mlgym_core.plugins.loading import list_tasks
     from mlgym_core.record.record import read_result
     from mlgym_core.runner.config import RunConfig
     from mlgym_core.runner.execution import grade_folder, open_episode, run
+    from mlgym_core.runner.tasks import load_task
     from mlgym_core.task.task import Task
     from mlgym_core.task.taskfile import load_task_folder
 
@@ -32,7 +33,7 @@ _HOMES = {
     "grade_folder": "runner.execution",
     "hookimpl": "plugins.hookspecs",
     "list_tasks": "plugins.loading",
-    "load_task": "plugins.loading",
+    "load_task": "runner.tasks",
     "load_task_folder": "task.taskfile",
     "open_episode": "runner.execution",
     "read_result": "record.record",

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import PluginFolder
+from support import PluginFolder, run_task
 
-from mlgym_core import RunConfig, run
 from mlgym_core.agent.base import AgentContext
 from mlgym_core.agent.config import SHIPPED, AgentConfig, from_file, load, shipped
 from mlgym_core.agent.prompts import PLACEHOLDERS, read_template
@@ -41,7 +40,7 @@ def play(task: Task, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
             Path(agent).write_text("schema: 1\n" + config)
             for name, text in files:
                 (tmp_path / name).write_text(text)
-        result = run(RunConfig(task, model=ScriptedModel("s", script), agent=agent, backend="local", allow_unsafe=True))
+        result = run_task(task, model=ScriptedModel("s", script), agent=agent, backend="local", allow_unsafe=True)
         return list(read_events(result.folder))
 
     return go
@@ -137,8 +136,14 @@ def test_a_configuration_made_in_python_is_checked_too() -> None:
 def test_an_own_configuration_is_not_recorded_as_a_shipped_one(task: Task, tmp_path: Path) -> None:
     path = tmp_path / "default.yaml"
     path.write_text("schema: 1\n")
-    config = RunConfig(task, model=ScriptedModel("s", SCRIPT), agent=str(path), backend="local", allow_unsafe=True)
-    assert run(config).document["agent"] == str(path)
+    config = {
+        "task": task,
+        "model": ScriptedModel("s", SCRIPT),
+        "agent": str(path),
+        "backend": "local",
+        "allow_unsafe": True,
+    }
+    assert run_task(**config).document["agent"] == str(path)
 
 
 @pytest.mark.parametrize("like", SHIPPED)
@@ -148,8 +153,14 @@ def test_a_new_agent_is_a_copy_that_works(task: Task, tmp_path: Path, like: str)
     assert {k: t.template for k, t in own.templates().items()} == {k: t.template for k, t in other.templates().items()}
     same = ("format", "tools", "history", "format_retries", "repeats", "hardware")
     assert [getattr(own, name) for name in same] == [getattr(other, name) for name in same]
-    config = RunConfig(task, model=ScriptedModel("s", SCRIPT), agent=str(path), backend="local", allow_unsafe=True)
-    assert run(config).status == "scored"
+    config = {
+        "task": task,
+        "model": ScriptedModel("s", SCRIPT),
+        "agent": str(path),
+        "backend": "local",
+        "allow_unsafe": True,
+    }
+    assert run_task(**config).status == "scored"
 
 
 def test_a_new_agent_overwrites_nothing(tmp_path: Path) -> None:
@@ -173,7 +184,7 @@ def test_aliases_that_stand_for_very_much_are_refused(tmp_path: Path) -> None:
 
 def test_a_missing_configuration_is_named_and_nothing_is_created(task: Task, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.yaml cannot be read"):
-        run(RunConfig(task, agent="./nowhere.yaml", backend="local"))
+        run_task(task, agent="./nowhere.yaml", backend="local")
     assert not (tmp_path / "runs").exists()
 
 
@@ -237,14 +248,20 @@ def test_a_plugin_offers_a_configuration(plugins_here: PluginFolder, task: Task)
     registry = Registry()
     entry = registry.choose("mlgym_register_agents", "brief", "agent")
     assert entry.help == "few words"
-    config = RunConfig(task, model=ScriptedModel("s", SCRIPT), agent="brief", backend="local", allow_unsafe=True)
-    assert run(config, registry=registry).status == "scored"
+    config = {
+        "task": task,
+        "model": ScriptedModel("s", SCRIPT),
+        "agent": "brief",
+        "backend": "local",
+        "allow_unsafe": True,
+    }
+    assert run_task(**config, registry=registry).status == "scored"
 
 
 def test_the_manifest_holds_the_configuration_and_its_texts(task: Task) -> None:
     import json
 
-    result = run(RunConfig(task, model=ScriptedModel("s", SCRIPT), backend="local", allow_unsafe=True))
+    result = run_task(task, model=ScriptedModel("s", SCRIPT), backend="local", allow_unsafe=True)
     settings = json.loads((result.folder / "run.json").read_text())["agent_settings"]
     assert (settings["format"], settings["format_retries"]) == ("tools", 3)
     assert settings["templates"]["step"].startswith("$observation")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import run_task
 
-from mlgym_core import Episode, RunConfig, run
+from mlgym_core import Episode
 from mlgym_core.agent.budget import Budget, TotalBudget
 from mlgym_core.models.base import (
     BudgetExhaustedError,
@@ -66,7 +67,7 @@ def task(task_folder: Callable[..., Path]) -> Task:
 @pytest.fixture
 def play(task: Task) -> Callable[..., RunResult]:
     def go(model: Scripted, **options: Any) -> RunResult:
-        return run(RunConfig(task, model=model, backend="local", allow_unsafe=True, **options))
+        return run_task(task, model=model, backend="local", allow_unsafe=True, **options)
 
     return go
 
@@ -227,8 +228,8 @@ def test_an_agent_that_fails_while_others_use_up_the_total_has_failed(task: Task
             total.charge(DOLLAR)  # another run, meanwhile
             raise RuntimeError("bug")
 
-    config = RunConfig(task, agent=Failing(), backend="local", total=total, allow_unsafe=True)
-    assert run(config).document["reason"] == "model_error"
+    config = {"task": task, "agent": Failing(), "backend": "local", "total": total, "allow_unsafe": True}
+    assert run_task(**config).document["reason"] == "model_error"
 
 
 def test_every_charge_counts_towards_the_total_and_the_rest_is_not_started(task: Task) -> None:
@@ -248,7 +249,7 @@ def test_every_charge_counts_towards_the_total_and_the_rest_is_not_started(task:
 
     def one(_: int) -> RunResult:
         limits = {"cost_usd": 3.0}
-        return run(RunConfig(task, model=Paid(), backend="local", limits=limits, total=total, allow_unsafe=True))
+        return run_task(task, model=Paid(), backend="local", limits=limits, total=total, allow_unsafe=True)
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(one, range(20)))

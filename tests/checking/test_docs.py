@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mlgym_core.authoring.checking import checks_for
-from mlgym_core.plugins.loading import load_task
+from mlgym_core.runner.tasks import load_task
 
 PAGE = Path(__file__).parents[2] / "docs" / "checking.md"
 

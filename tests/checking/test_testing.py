@@ -86,7 +86,9 @@ def test_the_plugin_imports_nothing_heavy() -> None:
         "print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "['mlgym_core', 'mlgym_core.testing', 'mlgym_core.authoring.testing.plugin']"
+    assert done.stdout.strip() == (
+        "['mlgym_core', 'mlgym_core.authoring', 'mlgym_core.authoring.testing', 'mlgym_core.authoring.testing.plugin']"
+    )
 
 
 class TestGradeFiles:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TASK_YAML, PluginFolder, write_task
+from support import TASK_YAML, PluginFolder, run_task, write_task
 
-from mlgym_core import RunConfig, grade_folder, run
+from mlgym_core import grade_folder
 from mlgym_core.errors import InfrastructureError, UsageError
 from mlgym_core.task.task import Task
 from mlgym_core.task.taskfile import load_task_folder
@@ -116,8 +116,8 @@ def test_refusals(installed: PluginFolder, arguments: list[str], code: int, reas
 
 def test_a_run_shows_the_progress_and_records_what_it_used(task: Task, tmp_path: Path) -> None:
     events: list[Mapping[str, Any]] = []
-    config = RunConfig(task=task, backend="local", seed=5, out=tmp_path / "runs")
-    result = run(config, events.append)
+    config = {"task": task, "backend": "local", "seed": 5, "out": tmp_path / "runs"}
+    result = run_task(**config, on_event=events.append)
     assert result.document["scores"]["test"] == {"Score": 1.0}
     assert result.document["source"] == "synthetic"
     told = [event["text"] for event in events if event["kind"] == "progress"]
@@ -131,8 +131,8 @@ def test_a_run_shows_the_progress_and_records_what_it_used(task: Task, tmp_path:
 def test_the_agent_sees_the_public_part_alone(task: Task, tmp_path: Path) -> None:
     script = tmp_path / "script.yaml"
     script.write_text(json.dumps(["ls data; find / -name answer -path '*private*' 2>/dev/null; echo 0 > answer.csv"]))
-    config = RunConfig(task=task, model=f"scripted:{script}", backend="local", out=tmp_path / "runs")
-    result = run(config)
+    config = {"task": task, "model": f"scripted:{script}", "backend": "local", "out": tmp_path / "runs"}
+    result = run_task(**config)
     events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
     (step,) = (event for event in events if event["kind"] == "step" and event["tool"] == "bash")
     if result.document["sealed"]:
@@ -158,5 +158,5 @@ def test_data_that_cannot_be_had_is_refused_before_anything_is_made(
     task: Task, tmp_path: Path, source: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        run(RunConfig(task=task, backend="local", source=source, out=tmp_path / "runs"))
+        run_task(task=task, backend="local", source=source, out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

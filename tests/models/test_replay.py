@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from models.server import ModelServer, bash, calls, submit
+from support import run_task
 
-from mlgym_core import RunConfig, run
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelSettings, ModelStopped, Price
 from mlgym_core.models.replay import create
@@ -24,7 +24,7 @@ WRITE = "printf 'def row_strategy(history):\\n    return 0\\n' > strategy.py"
 
 
 def play(model: Any, **options: Any) -> Any:
-    return run(RunConfig(TASK, model=model, size="tiny", backend="local", allow_unsafe=True, **options))
+    return run_task(TASK, model=model, size="tiny", backend="local", allow_unsafe=True, **options)
 
 
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -126,12 +126,12 @@ def test_a_record_that_cannot_be_replayed_is_refused(
 def test_a_run_of_another_task_is_refused(task_folder: Callable[..., Path], tmp_path: Path) -> None:
     first = load_task_folder(task_folder(task_id="first"))
     script = ScriptedModel("s", ["echo 1 > answer.csv", {"tool": "submit"}])
-    played = run(RunConfig(first, model=script, agent="json", backend="local", allow_unsafe=True))
+    played = run_task(first, model=script, agent="json", backend="local", allow_unsafe=True)
     replay = f"replay:{played.folder}"
     other = load_task_folder(task_folder(task_id="second"))
     with pytest.raises(UsageError, match="of the task first; replay it with: mlgym run first"):
-        run(RunConfig(other, model=replay, backend="local"))
-    again = run(RunConfig(first, model=replay, agent="json", backend="local", allow_unsafe=True))
+        run_task(other, model=replay, backend="local")
+    again = run_task(first, model=replay, agent="json", backend="local", allow_unsafe=True)
     notices = [event["text"] for event in read_events(again.folder) if event["kind"] == "notice"]
     assert "which used --agent json" in notices[0]
 
@@ -155,4 +155,4 @@ def test_what_a_model_chose_is_not_let_into_an_open_backend(server: ModelServer)
     server.script(bash("true"), submit())
     first = play("litellm:openai/test-model", settings=ModelSettings(base_url=server.url, price=Price(1.0, 2.0)))
     with pytest.raises(UsageError, match="allow-unsafe"):
-        run(RunConfig(TASK, model=f"replay:{first.folder}", size="tiny", backend="local:plain"))
+        run_task(TASK, model=f"replay:{first.folder}", size="tiny", backend="local:plain")

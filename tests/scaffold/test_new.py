@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import PluginFolder
+from support import PluginFolder, run_task
 
-from mlgym_core import RunConfig, grade_folder, load_task, run
+from mlgym_core import grade_folder, load_task
 from mlgym_core.authoring.scaffold.packages import TASK_KINDS, new_plugin, new_task
 from mlgym_core.authoring.scaffold.templates import render
 from mlgym_core.cli import app
@@ -64,7 +64,7 @@ def test_a_new_task_has_everything_and_its_baseline_is_scored_as_stated(kind: st
     assert project["entry-points"]["mlgym.tasks"] == {"first-try": "mlgym_task_first_try"}
     task = load_task(str(made.folder))
     assert (task.id, task.title, task.submission.kind) == ("first-try", "First try", kind)
-    result = run(RunConfig(task=task, size="tiny", backend="local", out=tmp_path / "runs"))
+    result = run_task(task=task, size="tiny", backend="local", out=tmp_path / "runs")
     assert result.status == "scored", result.document["message"]
     known = task.baseline_score("tiny", task.primary.name)
     assert known is not None

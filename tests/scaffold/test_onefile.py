@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import PluginFolder, write_task
+from support import PluginFolder, run_task, write_task
 
-from mlgym_core import RunConfig, grade_folder, load_task, run
+from mlgym_core import grade_folder, load_task
 from mlgym_core.authoring.scaffold.packages import pack
 from mlgym_core.errors import InfrastructureError, TaskSpecError, UnknownTaskError, UsageError
-from mlgym_core.plugins.loading import is_path
 from mlgym_core.task.onefile import load_one_file, read_one_file
-from mlgym_core.task.paths import load_task_path
+from mlgym_core.task.paths import is_path, load_task_path
 
 BLOCK = """\
 # /// mlgym-task
@@ -89,7 +88,7 @@ def test_it_is_a_task_folder_in_one_file(tmp_path: Path) -> None:
 
 def test_it_runs_from_the_library_and_is_graded(tmp_path: Path) -> None:
     path = write(tmp_path)
-    result = run(RunConfig(task=str(path), backend="local", out=tmp_path / "runs"))
+    result = run_task(task=str(path), backend="local", out=tmp_path / "runs")
     assert (result.status, result.score) == ("scored", 1.0)
     (tmp_path / "answer").mkdir()
     (tmp_path / "answer" / "answer.csv").write_text("2.5")
@@ -152,7 +151,7 @@ def test_data_modules_and_other_files_have_their_place(tmp_path: Path) -> None:
     assert task.data is not None
     assert (task.folder / "data_words.txt").read_text() == "one\n"
     assert (task.folder / "image" / "Dockerfile").read_text() == "FROM scratch\n"
-    result = run(RunConfig(task=task, backend="local", out=tmp_path / "runs"))
+    result = run_task(task=task, backend="local", out=tmp_path / "runs")
     assert result.status == "scored"
 
 

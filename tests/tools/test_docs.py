@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from support import PluginFolder
+from support import PluginFolder, open_task
 
-from mlgym_core import Action, RunConfig, open_episode
+from mlgym_core import Action
 from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
@@ -31,7 +31,7 @@ def test_the_plugin_of_the_page(plugins_here: PluginFolder, task_folder: Callabl
     plugins_here.add("word_tools", plugin, {"mlgym": {"words": "word_tools"}})
     (plugins_here.folder / "word_tools" / "words.py").write_text(script)
     task = load_task_folder(task_folder())
-    with open_episode(RunConfig(task, backend="local", allow_unsafe=True, out=tmp_path / "out")) as episode:
+    with open_task(task, backend="local", allow_unsafe=True, out=tmp_path / "out") as episode:
         episode.reset()
         episode.step("echo 'one two three' > '-a b'")
         assert episode.step(Action("words", {"path": "-a b"})).observation == "3 words"

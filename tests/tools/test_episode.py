@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import open_task
 from tools.toolbox import shown
 
 from mlgym_core import Action, Episode, RunConfig, StepResult, open_episode
@@ -33,7 +34,7 @@ def out(tmp_path: Path) -> Path:
 @pytest.fixture
 def episode(task_folder: Callable[..., Path], out: Path) -> Iterator[Episode]:
     task = load_task_folder(task_folder(grade=GRADE))
-    with open_episode(RunConfig(task, backend="local", allow_unsafe=True, out=out)) as opened:
+    with open_task(task, backend="local", allow_unsafe=True, out=out) as opened:
         opened.reset()
         yield opened
 
@@ -167,7 +168,7 @@ def test_no_request_is_lost_in_a_namespace(task_folder: Callable[..., Path], out
     except BackendUnavailableError as error:
         pytest.skip(str(error))
     task = load_task_folder(task_folder(grade=GRADE))
-    with open_episode(RunConfig(task, backend=backend, allow_unsafe=True, out=out)) as opened:
+    with open_task(task, backend=backend, allow_unsafe=True, out=out) as opened:
         opened.reset()
         result = opened.step(f"echo 5 > answer.csv; {before}; submit")
     assert (result.done, result.info.get("requested")) == (True, "submit"), result.observation
@@ -196,9 +197,7 @@ def test_what_the_agents_user_may_not_do_is_said(task_folder: Callable[..., Path
         backend = LocalBackend(isolate=True)
     except BackendUnavailableError as error:
         pytest.skip(str(error))
-    with open_episode(
-        RunConfig(load_task_folder(task_folder()), backend=backend, allow_unsafe=True, out=out)
-    ) as episode:
+    with open_task(load_task_folder(task_folder()), backend=backend, allow_unsafe=True, out=out) as episode:
         episode.reset()
         episode.step("mkdir kept shut; echo 1 > kept/a; chmod 555 kept; echo needle | tee secret > shut/b; chmod 0 s*")
         assert "permission denied" in call(episode, "open", path="secret").observation

@@ -28,8 +28,8 @@ def test_from_the_starter_to_the_score(tasks: dict[str, Task], tmp_path: Path) -
         choose(Registry(), "docker")
     except BackendUnavailableError as error:
         pytest.skip(str(error))
-    config = RunConfig(task=tasks["breakout"], backend="docker", size="tiny", out=tmp_path)
-    with open_episode(config) as episode:
+    config = RunConfig(backend="docker", size="tiny", out=tmp_path)
+    with open_episode(config, task=tasks["breakout"]) as episode:
         episode.reset()
         trained = episode.step(f"{SMALL} && python3 train.py && ls checkpoints")
         assert "Breakout-MinAtar: 5 seeds, 4 updates" in trained.observation

@@ -32,7 +32,7 @@ def prepare(
     """Prepare a task's data now, as its next run would."""
     from mlgym_core import data
     from mlgym_core.cli.signals import interruptible
-    from mlgym_core.plugins.loading import load_task
+    from mlgym_core.runner.tasks import load_task
 
     loaded = load_task(task)
     with interruptible():
@@ -111,7 +111,7 @@ def remove(
 def _id(task: str | None) -> str | None:
     """The id behind an alias; data outlives its package, so an unknown name is taken as it stands."""
     from mlgym_core.errors import UnknownTaskError
-    from mlgym_core.plugins.loading import load_task
+    from mlgym_core.runner.tasks import load_task
 
     try:
         return load_task(task).id if task else None

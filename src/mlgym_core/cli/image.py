@@ -32,7 +32,8 @@ def build(
     as_json: options.Json = False,
 ) -> None:
     """Build the images of tasks, so that runs need no network."""
-    from mlgym_core.plugins.loading import list_tasks, load_task
+    from mlgym_core.plugins.loading import list_tasks
+    from mlgym_core.runner.tasks import load_task
 
     if ca_bundle is not None:
         os.environ["MLGYM_CA_BUNDLE"] = str(ca_bundle)

@@ -78,8 +78,7 @@ def prepare(task: Task, source: str | None, size: str, seed: int, progress: Prog
         if source:
             raise UsageError(f"task {task.id} has no data, so --source {source} means nothing; leave it out")
         return Prepared()
-    if size not in task.sizes:
-        raise UsageError(f"task {task.id} has no size {size!r}; choose from: {', '.join(task.sizes)}")
+    task.need_size(size)
     chosen = parse_source(task, task.data, source)
     request = _Request(task, task.data, chosen, size, seed, fingerprint(chosen.path) if chosen.path else "")
     return _result(_find(request, _silent) or _make(request, progress))

@@ -84,8 +84,7 @@ class Grader:
     _lock: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.size not in self.task.sizes:
-            raise UsageError(f"task {self.task.id} has no size {self.size!r}; sizes: {', '.join(self.task.sizes)}")
+        self.task.need_size(self.size)
         if len(self.secret) != SECRET_BYTES:
             raise UsageError(f"the grading secret has {len(self.secret)} bytes; draw {SECRET_BYTES} random ones")
 

@@ -7,7 +7,6 @@ Modules with behaviour (group ``mlgym``) are imported when a command needs a kin
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 import threading
 import traceback
@@ -58,23 +57,17 @@ def list_tasks() -> list[TaskListing]:
     )
 
 
-def load_task(name: str) -> Task:
+def load_installed(name: str) -> Task:
     """Import one task's plugin and return the task.
 
     Args:
-        name: task id, published alias, ``distribution:id``, or a path (with a slash, or ending in ``.py``) of a
-            one-file task or a task's folder.
+        name: task id, published alias, or ``distribution:id``.
 
     Raises:
         UnknownTaskError: nothing installed has this name; the message gives the nearest ones.
         PluginError: two packages claim it, it needs another mlgym-core, or its plugin is broken (with the plugin's
             own error as cause).
-        TaskSpecError: the task at a path breaks the contract.
     """
-    if is_path(name):
-        from mlgym_core.task.paths import load_task_path
-
-        return load_task_path(Path(name))
     point = _find(name)
     wanted = name.rpartition(":")[2]
     distribution, version = _origin(point)
@@ -97,11 +90,6 @@ def load_task(name: str) -> Task:
             return evolve(task, distribution=distribution, version=version)
     offered = ", ".join(task.id for task in tasks) or "none"
     raise PluginError(f"{distribution} announces task {wanted!r} but registers {offered}; its entry point is wrong")
-
-
-def is_path(name: str) -> bool:
-    """Whether a task is named by a path: a slash in it, or the ending ``.py``."""
-    return "/" in name or os.sep in name or name.endswith(".py") or name in (".", "..")
 
 
 def _find(name: str) -> EntryPoint:

@@ -1,10 +1,10 @@
-"""What to run: a configuration, before anything in it has been looked up."""
+"""What to run: plain data, as a command line or a file gives it, before anything in it has been looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import attrs
 from attrs import field, frozen
@@ -15,10 +15,13 @@ from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Model, ModelSettings
 from mlgym_core.runner import backends
 from mlgym_core.sandbox.base import Backend, Network
+from mlgym_core.task import yamlfile
 from mlgym_core.task.task import DEFAULT_SIZE, SPLITS, Split, Task
 
+Check = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
-def _one_of(*choices: str) -> Callable[[Any, attrs.Attribute[Any], str], None]:
+
+def _one_of(*choices: str) -> Check:
     def check(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
         if value not in choices:
             raise UsageError(f"{attribute.name.replace('_', '-')} must be {' or '.join(choices)}, not {value!r}")
@@ -26,15 +29,23 @@ def _one_of(*choices: str) -> Callable[[Any, attrs.Attribute[Any], str], None]:
     return check
 
 
+def _text(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, str):
+        raise UsageError(
+            f"{attribute.name} must be a name, not {value!r:.80}; hand an object of your own over beside the "
+            f"configuration: run(RunConfig(...), {attribute.name}=...)"
+        )
+
+
 @frozen
 class RunConfig:
     """What to run.
 
     Attributes:
-        task: id, alias, ``distribution:id``, path (``./mytask.py``, ``./folder``) or a loaded task.
-        model: ``name``, ``name:argument`` or a model of your own.
-        agent: ``name``, ``name:argument``, path of a configuration (``./mine.yaml``) or an agent of your own.
-        backend: ``name``, ``name:argument``, ``auto`` or a backend of your own.
+        task: id, alias, ``distribution:id``, or path (``./mytask.py``, ``./folder``).
+        model: ``name`` or ``name:argument``.
+        agent: ``name``, ``name:argument``, or path of a configuration (``./mine.yaml``).
+        backend: ``name``, ``name:argument``, or ``auto``.
         size: of the task's data.
         source: of the task's data; the task's default when ``None``.
         network: of the agent's sandbox.
@@ -45,19 +56,16 @@ class RunConfig:
         keep: leave the sandbox for debugging.
         build: build a missing image.
         allow_unsafe: let whatever chooses the actions into a backend that does not isolate.
-        secret: 16 bytes from which grading seeds are derived; drawn anew when ``None``. Runs that are to be
-            compared share one.
         settings: how a remote model is asked.
-        total: shared with other runs; a run that would start when it is used up is ``not_started``.
 
     Raises:
         UsageError: a value is not one of those allowed.
     """
 
-    task: str | Task
-    model: str | Model = "baseline"
-    agent: str | Agent = "default"
-    backend: str | Backend = backends.AUTO
+    task: str = field(default="", validator=_text)
+    model: str = field(default="baseline", validator=_text)
+    agent: str = field(default="default", validator=_text)
+    backend: str = field(default=backends.AUTO, validator=_text)
     size: str = DEFAULT_SIZE
     source: str | None = None
     network: Network = field(default="none", validator=_one_of("none", "full"))
@@ -68,6 +76,34 @@ class RunConfig:
     keep: bool = False
     build: bool = True
     allow_unsafe: bool = False
-    secret: bytes | None = field(default=None, repr=False)
     settings: ModelSettings = field(factory=ModelSettings)
-    total: TotalBudget | None = None
+
+    @classmethod
+    def from_plain(cls, raw: object) -> RunConfig:
+        """A configuration from what a YAML or JSON file holds.
+
+        Raises:
+            UsageError: a key is unknown (the nearest one is named) or a value is not of its kind.
+        """
+        return yamlfile.structure(raw, cls, UsageError, "the configuration of a run")
+
+
+class Own(TypedDict, total=False):
+    """Objects of the caller's own, handed over beside a configuration, in the place of what it names.
+
+    Attributes:
+        task: a loaded task.
+        model: answers messages.
+        agent: does the work.
+        backend: opens the boxes.
+        total: shared with other runs; a run that would start when it is used up is ``not_started``.
+        secret: 16 bytes from which grading seeds are derived; drawn anew without it. Runs that are to be compared
+            share one.
+    """
+
+    task: Task
+    model: Model
+    agent: Agent
+    backend: Backend
+    total: TotalBudget
+    secret: bytes

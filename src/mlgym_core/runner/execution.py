@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from mlgym_core import data
 from mlgym_core.agent.base import Agent
 from mlgym_core.agent.budget import Budget
 from mlgym_core.episode.episode import Episode
@@ -25,20 +23,23 @@ from mlgym_core.errors import (
 )
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.grade import Grade
-from mlgym_core.grading.sealed import Grader
+from mlgym_core.grading.sealed import Grader, GradingData
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import REASONS, Listener, Redactor, RunRecord, new_run_id
+from mlgym_core.record.record import REASONS, Listener, Redactor, RunRecord
 from mlgym_core.runner import backends
-from mlgym_core.runner.config import RunConfig
+from mlgym_core.runner.config import Own, RunConfig
 from mlgym_core.runner.document import RunResult, baseline_of, details, grade_document, improvement, scores
-from mlgym_core.runner.setup import SECRET_BYTES, Plan, find_task, make_plan
-from mlgym_core.sandbox.base import Backend, PreparedImage, Progress
+from mlgym_core.runner.plan import Plan, make_plan
+from mlgym_core.runner.setup import Setup
+from mlgym_core.sandbox.base import Backend, PreparedImage, Progress, Role
 from mlgym_core.task.task import DEFAULT_SIZE, Split, Task
 
-__all__ = ["RunConfig", "grade_folder", "open_episode", "run"]
+__all__ = ["RunConfig", "execute", "grade_folder", "open_episode", "run"]
 
 
-def run(config: RunConfig, on_event: Listener | None = None, registry: Registry | None = None) -> RunResult:
+def run(
+    config: RunConfig, on_event: Listener | None = None, registry: Registry | None = None, **own: Unpack[Own]
+) -> RunResult:
     """Run one task with one agent and return the result; its folder is ``out/<run id>``.
 
     Args:
@@ -46,6 +47,7 @@ def run(config: RunConfig, on_event: Listener | None = None, registry: Registry 
         on_event: sees every event as it is recorded; the progress of preparing the data comes before the record
             exists and is only shown.
         registry: plugins; a fresh one when ``None``.
+        **own: objects in the place of what the configuration names, see :class:`~mlgym_core.runner.config.Own`.
 
     Raises:
         UsageError: the configuration does not fit together; nothing has been created.
@@ -53,7 +55,12 @@ def run(config: RunConfig, on_event: Listener | None = None, registry: Registry 
         RecordError: the run folder cannot be written.
         KeyboardInterrupt: after the result ``interrupted`` has been written and the sandbox closed.
     """
-    plan = make_plan(config, registry or Registry(), on_event, with_agent=True)
+    setup = Setup.of(config, registry, **own)
+    return execute(make_plan(setup, config, _shown(on_event), **own), on_event)
+
+
+def execute(plan: Plan, on_event: Listener | None = None) -> RunResult:
+    """Carry out a plan that has an agent; see :func:`run`."""
     assert plan.agent is not None
     with plan.open_record(on_event) as record:
         execution = _Execution(plan, record)
@@ -66,9 +73,9 @@ def run(config: RunConfig, on_event: Listener | None = None, registry: Registry 
 
 @contextmanager
 def open_episode(
-    config: RunConfig, on_event: Listener | None = None, registry: Registry | None = None
+    config: RunConfig, on_event: Listener | None = None, registry: Registry | None = None, **own: Unpack[Own]
 ) -> Iterator[Episode]:
-    """An episode to step by yourself; ``config.model`` and ``config.agent`` are not used.
+    """An episode to step by yourself; the model and the agent of the configuration are not used.
 
     On leaving, the sandbox is closed and the result is written. A submission has been graded by ``step`` already; to
     have the workspace graded without one, call :meth:`Episode.finish <mlgym_core.episode.episode.Episode.finish>`.
@@ -76,9 +83,20 @@ def open_episode(
     Raises:
         UsageError: as :func:`run`; also when the backend does not isolate and ``allow_unsafe`` is not set.
     """
-    plan = make_plan(config, registry or Registry(), on_event, with_agent=False)
+    setup = Setup.of(config, registry, **own)
+    plan = make_plan(setup, config, _shown(on_event), with_agent=False, **own)
     with plan.open_record(on_event) as record, _Execution(plan, record).episode() as episode:
         yield episode
+
+
+def _shown(on_event: Listener | None) -> Progress:
+    """Progress before there is a record."""
+
+    def progress(text: str) -> None:
+        if on_event is not None:
+            on_event({"t": 0.0, "kind": "progress", "text": text})
+
+    return progress
 
 
 class _Execution:
@@ -87,8 +105,8 @@ class _Execution:
     def __init__(self, plan: Plan, record: RunRecord) -> None:
         self._plan = plan
         self._record = record
-        self._budget = Budget(plan.task.limits, plan.config.total)
-        self._images: dict[str, PreparedImage] = {}
+        self._budget = Budget(plan.task.limits, plan.total)
+        self._images: Mapping[Role, PreparedImage] = {}
         self._reason: str | None = None
         self._message = ""
         self._worked: float | None = None
@@ -100,9 +118,8 @@ class _Execution:
         """An episode, not yet reset; manifest and result are written around it."""
         plan, record = self._plan, self._record
         record.manifest(plan.manifest({}, finished=False))
-        record.event("start", **plan.facts(), limits=plan.task.limits, why=plan.why, folder=record.folder)
-        grader = plan.grader(record)
-        episode = plan.episode(record, grader, lambda: self._prepare(grader))
+        record.event("start", **plan.facts(), limits=plan.task.limits, why=plan.setup.why, folder=record.folder)
+        episode = plan.episode(record, self._prepare)
         status = "infra_error"
         try:
             yield episode
@@ -127,7 +144,7 @@ class _Execution:
 
     def used_up(self) -> bool:
         """Whether what the runs may use together is used up; this one counts as not started then."""
-        total = self._plan.config.total
+        total = self._plan.total
         reason = total.exhausted() if total is not None else None
         if reason:
             self._skipped, self._reason = True, reason
@@ -167,15 +184,15 @@ class _Execution:
         except InfrastructureError as error:
             self._record.event("notice", text=f"the sandbox could not be removed: {error}")
 
-    def _prepare(self, grader: Grader) -> PreparedImage:
+    def _prepare(self) -> PreparedImage:
         """Clean up after dead runs, and have all images ready before the clock starts."""
         try:
-            removed = self._plan.backend.reap()
+            removed = self._plan.setup.backend.reap()
             if removed:
                 self._record.event("reaped", removed=removed)
         except (MLGymError, OSError) as error:
             self._record.event("notice", text=f"what dead runs left behind could not be removed: {error}")
-        self._images = self._plan.images(self._record, grader)
+        self._images = self._plan.images(self._record)
         self._record.manifest(self._plan.manifest(self._images, finished=False))
         return self._images["agent"]
 
@@ -216,7 +233,7 @@ class _Execution:
 
 
 def grade_folder(
-    task: str | Task,
+    task: str | Path | Task,
     folder: Path,
     *,
     backend: str | Backend = backends.AUTO,
@@ -226,6 +243,7 @@ def grade_folder(
     seed: int = 0,
     secret: bytes | None = None,
     build: bool = True,
+    prepared: GradingData | None = None,
     registry: Registry | None = None,
     progress: Progress = lambda _: None,
 ) -> Grade:
@@ -238,6 +256,7 @@ def grade_folder(
         split: ``dev`` or ``test``.
         seed: of the data that the submission was made for.
         secret: 16 bytes from which the grading seed is derived; drawn anew when ``None``.
+        prepared: the data itself, in the place of ``source`` and ``seed``.
         registry: plugins; a fresh one when ``None``.
         progress: told what takes time.
 
@@ -246,41 +265,40 @@ def grade_folder(
         InvalidSubmissionError: the folder holds no acceptable submission.
         InfrastructureError: the grading could not be run.
     """
-    task = find_task(task, size)
+    setup = Setup.find(task, backend, registry, size=size, source=source, build=build)
+    _need_folder(folder)
+    progress(f"grading on {setup.why}")
+    known = setup.data(seed, progress) if prepared is None else prepared
+    return _grade(setup.grader(known, secret=secret, progress=progress), folder, split)
+
+
+def graded_document(
+    task: Task, folder: Path, *, backend: str, size: str, source: str | None, seed: int, build: bool, progress: Progress
+) -> dict[str, Any]:
+    """What ``mlgym grade`` prints: :func:`grade_folder` with an unacceptable folder as a result of its own.
+
+    Raises:
+        UsageError, InfrastructureError: as :func:`grade_folder`.
+    """
+    setup = Setup.find(task, backend, size=size, source=source, build=build)
+    _need_folder(folder)
+    progress(f"grading on {setup.why}")
+    try:
+        grade = _grade(setup.grader(setup.data(seed, progress), progress=progress), folder, "test")
+    except InvalidSubmissionError as error:
+        grade = Grade("invalid_submission", message=str(error))
+    return grade_document(task, size, grade, setup.backend.name, backends.missing(task, "none", setup.backend))
+
+
+def _grade(grader: Grader, folder: Path, split: Split) -> Grade:
+    with tempfile.TemporaryDirectory(prefix="mlgym-grade-") as store:
+        return grader.grade(freeze_folder(folder, grader.task.submission, Path(store)), split)
+
+
+def _need_folder(folder: Path) -> None:
     try:
         there = folder.is_dir()
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
     if not there:
         raise UsageError(f"{folder} does not exist or is no folder; name the folder that holds the submission")
-    chosen = backends.choose(registry or Registry(), backend)
-    progress(f"grading on {chosen.why}")
-    prepared = data.prepare(task, source, size, seed, progress)
-    with tempfile.TemporaryDirectory(prefix="mlgym-grade-") as store:
-        archive = freeze_folder(folder, task.submission, Path(store))
-        grader = Grader(
-            task=task,
-            backend=chosen.backend,
-            run_id=new_run_id(task.id),
-            size=size,
-            secret=secret or secrets.token_bytes(SECRET_BYTES),
-            data=prepared,
-            progress=progress,
-            build=build,
-        )
-        return grader.grade(archive, split)
-
-
-def graded_document(task: Task, folder: Path, *, backend: str | Backend, size: str, **options: Any) -> dict[str, Any]:
-    """What ``mlgym grade`` prints: :func:`grade_folder` with an unacceptable folder as a result of its own.
-
-    Raises:
-        UsageError, InfrastructureError: as :func:`grade_folder`.
-    """
-    registry = options.pop("registry", None) or Registry()
-    chosen = backends.choose(registry, backend).backend
-    try:
-        grade = grade_folder(task, folder, backend=chosen, size=size, registry=registry, **options)
-    except InvalidSubmissionError as error:
-        grade = Grade("invalid_submission", message=str(error))
-    return grade_document(task, size, grade, chosen.name, backends.missing(task, "none", chosen))

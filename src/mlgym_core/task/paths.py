@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mlgym_core.errors import TaskSpecError, UnknownTaskError
 from mlgym_core.task.onefile import load_one_file
 from mlgym_core.task.task import Task
 from mlgym_core.task.taskfile import load_task_folder
+
+
+def is_path(name: str) -> bool:
+    """Whether a task is named by a path: a slash in it, or the ending ``.py``."""
+    return "/" in name or os.sep in name or name.endswith(".py") or name in (".", "..")
 
 
 def load_task_path(path: Path) -> Task:

@@ -9,10 +9,13 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
+from mlgym_core.errors import UsageError
+
 Direction = Literal["up", "down"]
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
 DEFAULT_SIZE = "full"
+QUICK_SIZE = "tiny"  #: of checks and tests, where a task has it
 
 
 class Capability(enum.StrEnum):
@@ -258,6 +261,20 @@ class Task:
     def private_files(self) -> dict[str, Path]:
         """What only the grader ever sees: path inside -> file on the host."""
         return _tree(self.folder / "private") | _included(self.include.private)
+
+    def need_size(self, size: str) -> None:
+        """Refuse a size that the task does not have.
+
+        Raises:
+            UsageError: with the sizes that it has.
+        """
+        if size not in self.sizes:
+            raise UsageError(f"task {self.id} has no size {size!r}; choose from: {', '.join(self.sizes)}")
+
+    @property
+    def quick_size(self) -> str:
+        """The size for checks and tests: ``tiny`` where there is one, else ``full``."""
+        return QUICK_SIZE if QUICK_SIZE in self.sizes else DEFAULT_SIZE
 
     def baseline_score(self, size: str, metric: str) -> BaselineScore | None:
         """The known baseline score at this size, if any."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 import typing
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import attrs
 
-from mlgym_core.errors import TaskSpecError
+from mlgym_core.errors import TaskSpecError, UsageError
 from mlgym_core.task import yamlfile
 from mlgym_core.task.task import DEFAULT_SIZE, Limits, Resources, Task
 
@@ -110,10 +112,10 @@ def _limits_problem(task: Task) -> str | None:
     for name, value in sizes.items():
         if value < 1:
             return f"{name}: {value} must be positive"
-    return numbers_problem(task.limits) or numbers_problem(task.resources) or _baseline_problem(task)
+    return _numbers_problem(task.limits) or _numbers_problem(task.resources) or _baseline_problem(task)
 
 
-def numbers_problem(section: Limits | Resources) -> str | None:
+def _numbers_problem(section: Limits | Resources) -> str | None:
     """The first number of limits or resources that makes no sense, in words; ``None`` when all do."""
     hints = typing.get_type_hints(type(section))
     for a in attrs.fields(type(section)):
@@ -127,6 +129,23 @@ def numbers_problem(section: Limits | Resources) -> str | None:
         if not math.isfinite(value) or value < 0 or (value == 0 and a.name not in _MAY_BE_ZERO):
             return f"{name}: {value} must be positive"
     return None
+
+
+def checked_limits(limits: Limits, overrides: Mapping[str, Any]) -> Limits:
+    """Limits with some replaced.
+
+    Raises:
+        UsageError: there is no such limit, or its value makes no sense.
+    """
+    known = {a.name for a in attrs.fields(Limits)}
+    for name in overrides:
+        if name not in known:
+            raise UsageError(f"unknown limit {name!r}; limits: {', '.join(sorted(known))}")
+    found = attrs.evolve(limits, **overrides)
+    problem = _numbers_problem(found)
+    if problem:
+        raise UsageError(problem)
+    return found
 
 
 def _baseline_problem(task: Task) -> str | None:

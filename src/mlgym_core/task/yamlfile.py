@@ -32,14 +32,33 @@ def load(path: Path, kind: type[T], error: type[UsageError], hidden: frozenset[s
     raw = _read(path, error)
     if raw.get("schema") != SCHEMA:
         raise error(f"{path}: schema is {raw.get('schema')!r}; this version of mlgym-core reads schema: {SCHEMA}")
+    return structure(raw, kind, error, str(path), hidden)
+
+
+def structure(
+    raw: object, kind: type[T], error: type[UsageError], where: str, hidden: frozenset[str] = frozenset()
+) -> T:
+    """A ``kind`` from plain values.
+
+    Args:
+        raw: mappings, lists, text, numbers.
+        kind: attrs class.
+        error: raised for everything that is wrong; its text names ``where`` and the key.
+        where: what the values stand in.
+        hidden: fields that it may not set.
+    """
+    if not isinstance(raw, dict):
+        raise error(f"{where} must be a mapping of keys to values, not {type(raw).__name__}")
     try:
         _check_keys(raw, kind, hidden)
     except ValueError as problem:
-        raise error(f"{path}: {problem}") from None
+        raise error(f"{where}: {problem}") from None
     try:
         return _converter().structure(raw, kind)
+    except UsageError as problem:
+        raise error(f"{where}: {problem}") from problem
     except Exception as problem:
-        raise error(f"{path}: {_explain(problem)}") from problem
+        raise error(f"{where}: {_explain(problem)}") from problem
 
 
 def _read(path: Path, error: type[UsageError]) -> dict[str, Any]:
@@ -111,6 +130,7 @@ def _converter() -> Converter:
     strict(str, (str,))
     converter.register_structure_hook(enum.StrEnum, structure_enum)
     converter.register_structure_hook(bool, structure_bool)
+    converter.register_structure_hook(Path, lambda value, _: Path(converter.structure(value, str)).expanduser())
     strict(int, (int,))
     strict(float, (int, float))
 

@@ -20,12 +20,12 @@ from mlgym_core.episode.episode import Action, Episode, StepResult
 from mlgym_core.errors import InfrastructureError, MLGymError
 from mlgym_core.grading.archive import Archive, freeze_folder, open_archive
 from mlgym_core.grading.grade import Grade
-from mlgym_core.grading.sealed import Grader
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import new_run_id, read_events
+from mlgym_core.record.record import read_events
 from mlgym_core.runner.config import RunConfig
 from mlgym_core.runner.execution import run
-from mlgym_core.runner.setup import make_plan
+from mlgym_core.runner.plan import make_plan
+from mlgym_core.runner.setup import Setup
 from mlgym_core.sandbox.base import Backend, Progress
 from mlgym_core.task.task import Capability, Metric, Split, Task
 
@@ -160,14 +160,8 @@ class Bench:
         prepared: data.Prepared | None = None,
     ) -> Grade:
         """Grade in fresh boxes, with the shared secret."""
-        grader = Grader(
-            task=task or self.task,
-            backend=self.backend,
-            run_id=new_run_id(self.task.id),
-            size=self.size,
-            secret=self.secret,
-            data=prepared or self.prepared(),
-            progress=self.progress,
+        grader = self._setup(task or self.task).grader(
+            prepared or self.prepared(), secret=self.secret, progress=self.progress
         )
         return grader.grade(archive, split)
 
@@ -176,28 +170,27 @@ class Bench:
         """An episode of a (changed) task with its honest submission in the workspace."""
         seconds = min(task.limits.action_seconds, ACTION_SECONDS)
         limits = {"steps": 200, "wall_seconds": None, "action_seconds": seconds, **limits}
-        plan = make_plan(self._config(task, limits), self.registry, None, with_agent=False)
+        plan = make_plan(self._setup(task), self._config(limits), with_agent=False, secret=self.secret)
         plan = attrs.evolve(plan, prepared=prepared)
         with plan.open_record(None) as record:
-            grader = plan.grader(record)
-            images = plan.images(record, grader)
-            with plan.episode(record, grader, lambda: images["agent"]) as episode:
+            images = plan.images(record)
+            with plan.episode(record, lambda: images["agent"]) as episode:
                 episode.reset()
                 played = Played(episode, self.baseline().files())
                 played.place_honest()
                 yield played
 
-    def _config(self, task: Task, limits: Mapping[str, Any]) -> RunConfig:
+    def _setup(self, task: Task) -> Setup:
+        return Setup.find(task, self.backend, self.registry, size=self.size, source=self.source)
+
+    def _config(self, limits: Mapping[str, Any]) -> RunConfig:
         return RunConfig(
-            task=task,
-            backend=self.backend,
             size=self.size,
             source=self.source,
             seed=self.seed,
             out=self.folder / "runs",
             limits=limits,
             allow_unsafe=True,
-            secret=self.secret,
         )
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -212,7 +205,7 @@ class Bench:
         return self._kept[name]
 
     def _prepare(self) -> data.Prepared:
-        return data.prepare(self.task, self.source, self.size, self.seed, self.progress)
+        return self._setup(self.task).data(self.seed, self.progress)
 
     def _guard(self) -> tuple[Task, data.Prepared]:
         task = copies.with_canary(self.task, self.place(), self.canary)
@@ -225,7 +218,8 @@ class Bench:
     def _run_baseline(self) -> BaselineRun:
         limits = {} if self.task.limits.steps >= COMMON_STEPS else {"steps": COMMON_STEPS}
         self.prepared()
-        result = run(self._config(self.task, limits), registry=self.registry)
+        config = self._config(limits)
+        result = run(config, registry=self.registry, task=self.task, backend=self.backend, secret=self.secret)
         events = list(read_events(result.folder))
         steps = [event for event in events if event["kind"] == "step"]
         said = " / ".join(f"{event['tool']}: {event['observation']:.600}" for event in steps)

@@ -23,13 +23,13 @@ from mlgym_core.errors import (
     UnknownTaskError,
     UsageError,
 )
-from mlgym_core.plugins.loading import Registry, load_task
+from mlgym_core.plugins.loading import Registry
 from mlgym_core.runner import backends
+from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.base import Backend, Progress
-from mlgym_core.task.task import DEFAULT_SIZE, Task
+from mlgym_core.task.task import Task
 
 ATTACKS = ("generic", "specific", "none")
-QUICK_SIZE = "tiny"
 ATTACK = "attack-"  #: begins the names of the checks that are attacks
 SPEC = "spec"
 
@@ -125,9 +125,8 @@ def check_task(
     registry = registry or Registry()
     chosen = backends.choose(registry, backend)
     progress(f"checking {task.id} on {chosen.why}")
-    size = size or (QUICK_SIZE if QUICK_SIZE in task.sizes else DEFAULT_SIZE)
-    if size not in task.sizes:
-        raise UsageError(f"task {task.id} has no size {size!r}; choose from: {', '.join(task.sizes)}")
+    size = size or task.quick_size
+    task.need_size(size)
     checks = _selected(checks_for(task, attacks), only, skip)
     findings: list[Finding] = []
     infrastructure = ""

@@ -10,13 +10,13 @@ from typing import ClassVar
 import pytest
 
 from mlgym_core.authoring.checking.bench import Bench
-from mlgym_core.authoring.checking.check import QUICK_SIZE, Check, checks_for, perform
-from mlgym_core.authoring.testing.grading import find, grade_files
+from mlgym_core.authoring.checking.check import Check, checks_for, perform
+from mlgym_core.authoring.testing.grading import grade_files
 from mlgym_core.authoring.testing.plugin import NOT_APPLICABLE
 from mlgym_core.grading.grade import Grade
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.runner import backends
-from mlgym_core.task.task import DEFAULT_SIZE
+from mlgym_core.runner.tasks import find_task
 
 _BENCH = pytest.StashKey[Bench]()
 
@@ -55,9 +55,9 @@ class TaskContract:
         """What the checks share; made for the first test of the class."""
         shared = request.node.getparent(pytest.Class).stash
         if _BENCH not in shared:
-            task, registry = find(self.task), Registry()
+            task, registry = find_task(self.task), Registry()
             backend = backends.choose(registry, self.backend).backend
-            size = self.size or (QUICK_SIZE if QUICK_SIZE in task.sizes else DEFAULT_SIZE)
+            size = self.size or task.quick_size
             folder = tmp_path_factory.mktemp("check")
             shared[_BENCH] = Bench(task, backend, registry, size, folder, source, self.seed)
         found: Bench = shared[_BENCH]
@@ -72,7 +72,7 @@ class TaskContract:
         """One test for each check."""
         if "check" not in metafunc.fixturenames:
             return
-        checks = [one for one in checks_for(find(self.task), self.attacks) if one.name not in self.skip]
+        checks = [one for one in checks_for(find_task(self.task), self.attacks) if one.name not in self.skip]
         hostile = [pytest.mark.isolation]
         parameters = [pytest.param(one, id=one.name, marks=hostile if one.needs_isolation else []) for one in checks]
         metafunc.parametrize("check", parameters)
