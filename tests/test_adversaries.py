@@ -15,6 +15,7 @@ from support import run_task
 
 from mlgym_core import load_task
 from mlgym_core.errors import BackendUnavailableError
+from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import read_events
 from mlgym_core.runner.backends import choose
@@ -53,7 +54,7 @@ def play(game: Task, tmp_path: Path, backend: str) -> Callable[..., RunResult]:
     def go(script: Sequence[Any], task: Task = game, **options: Any) -> RunResult:
         path = tmp_path / "script.yaml"
         path.write_text(yaml.safe_dump(list(script)))
-        options = {"size": "tiny", "secret": SECRET, **options}
+        options = {"size": "tiny", "secrets": Secrets.fixed(SECRET), **options}
         return run_task(task, model=f"scripted:{path}", backend=backend, **options)
 
     return go
@@ -262,25 +263,22 @@ def test_errors_on_the_test_split_carry_nothing_out(play: Callable[..., RunResul
     assert "seen [(0, 1)]" in steps["validate"]
 
 
-def test_code_that_fails_on_the_test_split_alone_is_told_nothing_and_may_do_so_twice(
-    play: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_on_the_test_split_is_final(play: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch) -> None:
     from mlgym_core.grading.sealed import Grade, Grader
 
     genuine = Grader.grade
 
     def choosy(grader: Grader, archive: Any, split: Any) -> Grade:
         if split == "test":
-            return Grade("invalid_submission", message="seen [(0, 1)]")
+            return Grade("invalid_submission", message="it raised on a history of test")
         return genuine(grader, archive, split)
 
     monkeypatch.setattr(Grader, "grade", choosy)
-    script = [item for number in range(5) for item in (write(f"# {number}\n{HONEST}"), SUBMIT)]
-    result = play(script)
+    result = play([item for number in range(3) for item in (write(f"# {number}\n{HONEST}"), VALIDATE, SUBMIT)])
     submits = [e for e in read_events(result.folder) if e["kind"] == "step" and e["tool"] == "submit"]
-    assert len(submits) == 3
-    assert not [e for e in submits if "seen" in e["observation"]]
+    assert len(submits) == 1
     assert (result.status, result.score) == ("invalid_submission", None)
+    assert result.document["message"] == "it raised on a history of test"
 
 
 # --- canaries ---------------------------------------------------------------------------------------------------------

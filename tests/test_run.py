@@ -21,6 +21,7 @@ from mlgym_core.agent.budget import Budget
 from mlgym_core.cli.progress import result_table
 from mlgym_core.errors import BackendUnavailableError, InvalidSubmissionError, RecordError, UsageError
 from mlgym_core.grading.sealed import derive_seed
+from mlgym_core.grading.secrets import Secrets
 from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import read_events
@@ -172,7 +173,7 @@ def test_printing_what_looks_like_a_submission_submits_nothing(play: Callable[..
 def test_the_grading_secret_is_in_the_record_only_after_the_run(task: Task, tmp_path: Path) -> None:
     secret = bytes(range(16))
     seen: list[str] = []
-    config = {"task": task, "backend": "local", "out": tmp_path / "runs", "secret": secret}
+    config = {"task": task, "backend": "local", "out": tmp_path / "runs", "secrets": Secrets.fixed(secret)}
 
     def look(event: Mapping[str, Any]) -> None:
         for path in (tmp_path / "runs").rglob("*.json*"):
@@ -471,7 +472,8 @@ def test_a_grader_that_prints_its_seed_does_not_put_it_into_the_record(task_fold
     seen: list[str] = []
     secret = bytes(range(16))
     task = load_task_folder(task_folder(grade=grade))
-    result = run_task(task, backend="local", secret=secret, on_event=lambda event: seen.append(json.dumps(event)))
+    secrets = Secrets.fixed(secret)
+    result = run_task(task, backend="local", secrets=secrets, on_event=lambda event: seen.append(json.dumps(event)))
     seeds = [derive_seed(secret, task.id, split) for split in SPLITS]
     text = "".join(seen) + (result.folder / "events.jsonl").read_text()
     assert "[redacted]" in text

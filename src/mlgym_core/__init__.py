@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlgym_core.plugins.loading import list_tasks
     from mlgym_core.record.record import read_result
     from mlgym_core.runner.config import RunConfig
-    from mlgym_core.runner.execution import grade_folder, open_episode, run
+    from mlgym_core.runner.execution import grade_folder, open_episode, run, run_together
     from mlgym_core.runner.tasks import load_task
     from mlgym_core.task.task import Task
     from mlgym_core.task.taskfile import load_task_folder
@@ -38,6 +38,7 @@ _HOMES = {
     "open_episode": "runner.execution",
     "read_result": "record.record",
     "run": "runner.execution",
+    "run_together": "runner.execution",
 }
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "open_episode",
     "read_result",
     "run",
+    "run_together",
 ]
 
 

@@ -228,7 +228,7 @@ def test_the_tools_work_in_a_container(out: Path) -> None:
         assert "Permission denied" in episode.step('echo > "$(command -v open)"').observation
         episode.step("export MLGYM_TOOLS_STATE=/tmp/elsewhere")
         result = episode.step("python3 -c 'import os; os.system(\"submit\")'")
-        assert (result.done, result.info["outcome"]) == (True, "scored")
+        assert (result.done, result.info["outcome"]) == (True, "accepted")
 
 
 def test_odd_places_are_recorded_as_text(episode: Episode, out: Path) -> None:

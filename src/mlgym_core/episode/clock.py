@@ -22,10 +22,21 @@ class Clock:
     limits: Limits
     _started: float | None = None
     _waited: float = 0.0
+    _stopped: float | None = None
 
     def start(self) -> None:
         """Begin to count."""
         self._started = time.monotonic()
+
+    def stop(self) -> None:
+        """The agent's work has ended; harmless when repeated."""
+        if self._stopped is None:
+            self._stopped = time.monotonic()
+
+    @property
+    def since_stop(self) -> float:
+        """Seconds since the agent's work ended; 0 before."""
+        return 0.0 if self._stopped is None else time.monotonic() - self._stopped
 
     def wait(self, seconds: float) -> None:
         """Leave these seconds, just spent waiting for a model service, out of the working time."""
@@ -33,8 +44,10 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds since the start; 0 before."""
-        return 0.0 if self._started is None else time.monotonic() - self._started
+        """Wall-clock seconds of the agent's work so far; 0 before the start."""
+        if self._started is None:
+            return 0.0
+        return (time.monotonic() if self._stopped is None else self._stopped) - self._started
 
     @property
     def working_seconds(self) -> float:

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from mlgym_core.episode.clock import Clock
 from mlgym_core.episode.hands import Hands
 from mlgym_core.episode.submissions import Attempt, Submissions
-from mlgym_core.errors import MLGymError, UsageError
+from mlgym_core.errors import InfrastructureError, MLGymError, UsageError
 from mlgym_core.grading.sealed import Grader
 from mlgym_core.record.record import RunRecord
 from mlgym_core.sandbox.base import ActionResult, Sandbox
@@ -76,17 +76,19 @@ class Episode:
     """One run of one task in one sandbox.
 
     Use it as a context manager, or call :meth:`close`. ``reset`` opens the sandbox; ``step`` acts in it;
-    ``finish`` grades what is there when the agent has not submitted.
+    ``finish`` ends the agent's work, closes the sandbox, and scores on test what was handed in.
 
     Args:
         task: what is worked on.
         open_sandbox: opens the agent's sandbox.
-        grader: scores frozen submissions.
+        grader: scores frozen submissions while the agent works.
+        draw: gives what scores them on test; called when the sandbox is closed.
         record: where everything is written.
         tools: what the agent may call.
         size: of the task's data.
         validate_on: split that ``validate`` scores; ``test`` reproduces the published protocol.
-        keep: leave the sandbox running at the end, for debugging.
+        keep: leave the sandbox running at the end, for debugging; no process of the agent's is left in it.
+        settle: whether an accepted ``submit`` finishes the episode at once, for whoever wants the score then.
 
     Attributes:
         clock: limits on time.
@@ -99,11 +101,13 @@ class Episode:
         task: Task,
         open_sandbox: Callable[[], Sandbox],
         grader: Grader,
+        draw: Callable[[], Grader],
         record: RunRecord,
         tools: Sequence[Tool],
         size: str = "full",
         validate_on: Split = "dev",
         keep: bool = False,
+        settle: bool = False,
     ) -> None:
         self.task = task
         self.size = size
@@ -111,7 +115,7 @@ class Episode:
         self.tools = tuple(tools)
         self.steps = 0
         self.clock = Clock(task.limits)
-        self.submissions = Submissions(task, grader, record.submissions, self.log, validate_on)
+        self.submissions = Submissions(task, grader, draw, record.submissions, self.log, validate_on)
         self._tools = {tool.name: tool for tool in self.tools}
         if len(self._tools) < len(self.tools):
             raise UsageError("two plugins offer a tool of the same name; uninstall one of them (see: mlgym plugins)")
@@ -119,6 +123,7 @@ class Episode:
         self._sandbox: Sandbox | None = None
         self._record = record
         self._keep = keep
+        self._settle = settle
         self._reason: str | None = None
         self._closed = False
         self._place = _Place()
@@ -193,6 +198,8 @@ class Episode:
             seconds=seconds,
             done=self._reason,
         )
+        if self._settle and self.submitted is not None:
+            self.finish("submitted")
         return StepResult(
             output.text,
             self.steps,
@@ -203,13 +210,33 @@ class Episode:
             self._place.tools.open_file,
         )
 
-    def finish(self, reason: str) -> None:
-        """Grade what the workspace holds unless a submission was accepted, then score every attempt on test.
+    def finish(self, reason: str = "stopped") -> None:
+        """End the agent's work, and score on test what was handed in; harmless when repeated.
 
-        At a limit the workspace is frozen and graded if valid, else the newest valid archive is.
+        Without an accepted submission the workspace is frozen and counts if it is valid on dev, else the newest valid
+        archive does. Then the sandbox is closed, and only after that is anything graded on test.
         """
+        self.end(reason)
+        self.submissions.settle(self.steps)
+
+    def end(self, reason: str) -> None:
+        """The first half of :meth:`finish`: take what the workspace holds, close the sandbox, and commit to it."""
         self._reason = self._reason or reason
-        self.submissions.finish(None if self._closed else self._sandbox, self.steps, lost=reason == "sandbox_lost")
+        self.clock.stop()
+        if self._sandbox is None or self._closed:
+            return
+        if self.submitted is None:
+            self.submissions.take_rest(self._sandbox, self.steps, lost=reason == "sandbox_lost")
+        self._closing()
+        self.submissions.commit()
+
+    def _closing(self) -> None:
+        """A sandbox that cannot be removed now is removed by the next run; its processes have been stopped."""
+        try:
+            self.close()
+        except InfrastructureError as error:
+            self._closed = True
+            self.log("notice", text=f"the sandbox could not be removed: {error}")
 
     def close(self) -> None:
         """Close the sandbox (or leave it, if it is to be kept); harmless when repeated."""

@@ -1,7 +1,8 @@
-"""What an episode hands in: freezing, validating, submitting, and the rules of grading."""
+"""What an episode hands in: freezing, validating, submitting, and the rules and the order of grading."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,8 +22,6 @@ from mlgym_core.sandbox.base import Sandbox
 from mlgym_core.task.task import Split, Task
 from mlgym_core.tools.base import ToolOutput
 
-TEST_FAILURES = 2  #: submissions of code that may fail on the test split alone before one counts
-
 Log = Callable[..., None]
 
 
@@ -33,11 +32,13 @@ class Attempt:
     Attributes:
         step: when it was frozen.
         archive: its content.
+        validated: whether it was handed in with ``validate``, else it is the submission that counts.
         grades: split -> grade.
     """
 
     step: int
     archive: Archive
+    validated: bool
     grades: Mapping[Split, Grade]
 
 
@@ -45,28 +46,39 @@ class Attempt:
 class Submissions:
     """The submissions of one episode.
 
+    The order that seals the test split: a submission is checked on dev while the agent is alive, which may learn what
+    it can of that; :meth:`settle` comes after the agent's box is closed, commits to what was handed in, has the secret
+    of the test split drawn, and only then lets anything run on test.
+
     Attributes:
         task: what is worked on.
-        grader: scores frozen submissions.
+        grader: scores frozen submissions on the split that ``validate`` scores.
+        draw: gives what scores them on test; called once, when the agent has ended.
         folder: where they are kept, by content hash.
         log: writes an event.
-        validate_on: split that ``validate`` scores.
+        validate_on: split that ``validate`` scores; with ``test`` the order above is given up.
         attempts: accepted submissions so far, in order.
         submitted: the one that counts, once there is one.
         outcome: so far: that of ``submitted``, else ``no_submission`` or ``invalid_submission``.
+        reason: why there is no score, for people.
+        ungraded: accepted submissions that late grading had no time for.
     """
 
     task: Task
     grader: Grader
+    draw: Callable[[], Grader]
     folder: Path
     log: Log
     validate_on: Split
     attempts: list[Attempt] = field(factory=list, init=False)
     submitted: Attempt | None = field(default=None, init=False)
     outcome: str = field(default="no_submission", init=False)
+    reason: str = field(default="", init=False)
+    ungraded: int = field(default=0, init=False)
+    settled: bool = field(default=False, init=False)
+    _committed: bool = field(default=False, init=False)
     _validations: int = field(default=0, init=False)
-    _test_grades: dict[str, Grade] = field(factory=dict, init=False)
-    _test_failures: int = field(default=0, init=False)
+    _known: dict[tuple[str, Split], Grade] = field(factory=dict, init=False)
 
     def validate(self, sandbox: Sandbox, step: int) -> ToolOutput:
         """Freeze and score on the dev split. Only submissions that are scored count against the limit."""
@@ -79,61 +91,100 @@ class Submissions:
         except InvalidSubmissionError as error:
             return _refused(str(error))
         split = self.validate_on
-        grade = self._grade(archive, split, step)
+        grade = self._grade(self.grader, archive, split, step)
         if grade.outcome != "scored":
-            return self._not_scored(grade, split)
+            return _not_scored(grade)
         self._validations += 1
-        self.attempts.append(Attempt(step, archive, {split: grade}))
+        self.attempts.append(Attempt(step, archive, True, {split: grade}))
         text = f"{split} score: {_scores(grade)}. {left - 1} validations left."
         return ToolOutput(text, {"outcome": grade.outcome, "split": split, "metrics": grade.metrics})
 
     def submit(self, sandbox: Sandbox, step: int) -> ToolOutput:
-        """Freeze, score on the test split and accept. An invalid submission costs the step, no more.
-
-        Code that fails on the dev split is not run on the test split at all, and code that fails on the test split
-        alone counts as the submission after :data:`TEST_FAILURES` times: each failure could carry a bit of the
-        hidden instances out.
-        """
+        """Freeze, check on the split that ``validate`` scores, and accept. What is invalid costs the step, no more."""
         sandbox.stop_processes()
         try:
             archive = self._freeze(sandbox)
         except InvalidSubmissionError as error:
             return _refused(str(error))
-        if self._runs_code and not self._ran_on_dev(archive):
-            tried = self._grade(archive, "dev", step)
-            if tried.outcome == "invalid_submission":
-                return self._not_scored(tried, "dev")
-        grade = self._grade(archive, "test", step)
+        grade = self._checked(archive, step)
         if grade.outcome == "invalid_submission":
-            self._test_failures += 1
-            if not self._runs_code or self._test_failures <= TEST_FAILURES:
-                return self._not_scored(grade, "test")
+            return _not_scored(grade)
         self._accept(archive, grade, step)
-        text = (
-            "Submitted."
-            if grade.outcome == "scored"
-            else "Submitted; the grader failed, the submission is kept and can be graded again."
-        )
-        return ToolOutput(text, {"outcome": grade.outcome, "split": "test"})
+        return ToolOutput("Submitted.", {"outcome": "accepted", "split": self.validate_on})
 
-    def finish(self, sandbox: Sandbox | None, step: int, lost: bool) -> None:
-        """Grade what the workspace holds unless a submission was accepted, then score every attempt on test.
+    def take_rest(self, sandbox: Sandbox, step: int, lost: bool) -> None:
+        """No submission was accepted: take the workspace as it is, else the newest valid archive.
 
         Args:
-            sandbox: the agent's; ``None`` when it was never opened or is closed.
+            sandbox: the agent's, still open.
             step: the last one.
-            lost: the sandbox died, so that nothing in it can be stopped.
+            lost: it died, so that nothing in it can be stopped.
         """
-        if self.submitted is None and sandbox is not None:
-            self._submit_rest(sandbox, step, lost)
-        self.attempts = [self._with_test(attempt, step) for attempt in self.attempts]
+        try:
+            if not lost:
+                sandbox.stop_processes()
+            archive = self._freeze(sandbox)
+            grade = self._checked(archive, step)
+        except MissingSubmissionError:
+            pass
+        except InvalidSubmissionError as error:
+            self._refuse(str(error))
+        except InfrastructureError as error:
+            if not lost and not isinstance(error, SandboxLostError):
+                raise
+            self.log("sandbox_lost", message=str(error))
+        else:
+            if grade.outcome != "invalid_submission":
+                self._accept(archive, grade, step)
+                return
+            self._refuse(grade.message)
+        if self.attempts:
+            newest = self.attempts[-1]
+            self._accept(newest.archive, newest.grades[self.validate_on], step)
 
-    @property
-    def _runs_code(self) -> bool:
-        return self.task.submission.kind != "csv"
+    def commit(self) -> None:
+        """Write down what was handed in; nothing is added after that."""
+        if not self._committed:
+            self._committed = True
+            self.log("commitment", archives=sorted({attempt.archive.digest for attempt in self.attempts}))
 
-    def _ran_on_dev(self, archive: Archive) -> bool:
-        return any(a.archive.digest == archive.digest and "dev" in a.grades for a in self.attempts)
+    def settle(self, step: int) -> None:
+        """Score on test what was handed in: what counts, then every other archive as far as time allows.
+
+        The agent must have ended and its box must be closed. A failure on test is final for its archive.
+        """
+        if self.settled:
+            return
+        self.settled = True
+        self.commit()
+        grader = self.draw()
+        if not self.attempts:
+            return
+        self.log("test_drawn")
+        if self.submitted is not None:
+            grade = self._grade(grader, self.submitted.archive, "test", step)
+            self.outcome, self.reason = grade.outcome, grade.message if grade.outcome != "scored" else ""
+        started = time.monotonic()
+        for attempt in self._others():
+            if time.monotonic() - started < self.task.limits.late_grading_seconds:
+                self._grade(grader, attempt.archive, "test", step)
+        self.attempts = [self._with_test(attempt) for attempt in self.attempts]
+        self.ungraded = sum("test" not in attempt.grades for attempt in self.attempts)
+        if self.ungraded:
+            self.log("notice", text=f"late grading ran out of time; not scored on test: {self.ungraded} submissions")
+        if self.submitted is not None:
+            self.submitted = self._with_test(self.submitted)
+
+    def _others(self) -> list[Attempt]:
+        """What is graded late: the best on dev first, then the newest first."""
+        metric = self.task.primary
+        newest = self.attempts[::-1]
+        best = max(
+            (a for a in newest if a.grades[self.validate_on].outcome == "scored"),
+            key=lambda a: metric.sign * a.grades[self.validate_on].metrics[metric.name],
+            default=None,
+        )
+        return newest if best is None else [best, *newest]
 
     def _freeze(self, sandbox: Sandbox) -> Archive:
         submission = self.task.submission
@@ -143,61 +194,38 @@ class Submissions:
         except ExportError as error:
             raise InvalidSubmissionError(str(error)) from error
 
-    def _grade(self, archive: Archive, split: Split, step: int) -> Grade:
-        known = self._test_grades.get(archive.digest) if split == "test" else None
-        if known is not None:
+    def _checked(self, archive: Archive, step: int) -> Grade:
+        """Its grade on the split that ``validate`` scores; a known one is not asked for again."""
+        return self._grade(self.grader, archive, self.validate_on, step, again=False)
+
+    def _grade(self, grader: Grader, archive: Archive, split: Split, step: int, again: bool = True) -> Grade:
+        known = self._known.get((archive.digest, split))
+        if known is not None and (split == "test" or not again):
             return known
-        grade = self.grader.grade(archive, split)
-        if split == "test" and grade.outcome != "grader_error":
-            self._test_grades[archive.digest] = grade
+        grade = grader.grade(archive, split)
+        if grade.outcome != "grader_error":
+            self._known[archive.digest, split] = grade
         self.log("grade", step=step, split=split, archive=archive.digest, grade=grade)
         return grade
 
-    def _not_scored(self, grade: Grade, split: Split) -> ToolOutput:
-        if grade.outcome == "grader_error":
-            return ToolOutput(
-                "The grader failed; this is not your fault and was not counted.", {"outcome": grade.outcome}
-            )
-        if split == "test" and self._runs_code:
-            # Code could smuggle hidden instances out in its errors.
-            return _refused("it failed on the test split although it ran on the dev split; make it more robust")
-        return _refused(grade.message)
-
     def _accept(self, archive: Archive, grade: Grade, step: int) -> None:
-        self.submitted = Attempt(step, archive, {"test": grade})
-        self.outcome = grade.outcome
+        self.submitted = Attempt(step, archive, False, {self.validate_on: grade})
+        self.outcome = "accepted"
         self.attempts.append(self.submitted)
 
-    def _submit_rest(self, sandbox: Sandbox, step: int, lost: bool) -> None:
-        """No submission was accepted: take the workspace as it is, else the newest valid archive."""
-        try:
-            if not lost:
-                sandbox.stop_processes()
-            archive = self._freeze(sandbox)
-        except MissingSubmissionError:
-            pass
-        except InvalidSubmissionError as error:
-            self.outcome = "invalid_submission"
-            self.log("invalid_submission", message=str(error))
-        except InfrastructureError as error:
-            if not lost and not isinstance(error, SandboxLostError):
-                raise
-            self.log("sandbox_lost", message=str(error))
-        else:
-            grade = self._grade(archive, "test", step)
-            if grade.outcome != "invalid_submission":
-                self._accept(archive, grade, step)
-                return
-            self.outcome = "invalid_submission"
-        if self.attempts:
-            newest = self.attempts[-1]
-            self._accept(newest.archive, self._grade(newest.archive, "test", step), step)
+    def _refuse(self, reason: str) -> None:
+        self.outcome, self.reason = "invalid_submission", reason
+        self.log("invalid_submission", message=reason)
 
-    def _with_test(self, attempt: Attempt, step: int) -> Attempt:
-        """Score an accepted archive on test, unseen by the agent, once for each content."""
-        if "test" in attempt.grades:
-            return attempt
-        return evolve(attempt, grades={**attempt.grades, "test": self._grade(attempt.archive, "test", step)})
+    def _with_test(self, attempt: Attempt) -> Attempt:
+        known = self._known.get((attempt.archive.digest, "test"))
+        return attempt if known is None else evolve(attempt, grades={**attempt.grades, "test": known})
+
+
+def _not_scored(grade: Grade) -> ToolOutput:
+    if grade.outcome == "grader_error":
+        return ToolOutput("The grader failed; this is not your fault and was not counted.", {"outcome": grade.outcome})
+    return _refused(grade.message)
 
 
 def _refused(reason: str) -> ToolOutput:

@@ -22,12 +22,12 @@ from mlgym_core.grading.inside import mlgym_frames as wire
 from mlgym_core.grading.inside import mlgym_peer
 from mlgym_core.grading.link import BOOT, PLAYER_LOG_LIMIT, Files, PeerLink
 from mlgym_core.grading.relay import GraderFailedError, Relay
+from mlgym_core.grading.secrets import SECRET_BYTES
 from mlgym_core.sandbox.base import Backend, BoxSpec, ConnectionClosed, Mount, PreparedImage, Progress, Role
 from mlgym_core.task.task import Split, Task
 
 __all__ = ["Grade", "Grader", "GradingData", "derive_seed"]
 
-SECRET_BYTES = 16
 START_SECONDS = 120.0  #: for a box to come up
 GRACE_SECONDS = 15.0  #: for the grader to conclude when the player has used up the grading's time
 LOG_SECONDS = 1.0  #: to collect the end of the grader's log

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from mlgym_core.agent.base import Agent
 from mlgym_core.agent.budget import TotalBudget
 from mlgym_core.errors import UsageError
+from mlgym_core.grading.secrets import Secrets
 from mlgym_core.models.base import Model, ModelSettings
 from mlgym_core.runner import backends
 from mlgym_core.sandbox.base import Backend, Network
@@ -97,8 +98,8 @@ class Own(TypedDict, total=False):
         agent: does the work.
         backend: opens the boxes.
         total: shared with other runs; a run that would start when it is used up is ``not_started``.
-        secret: 16 bytes from which grading seeds are derived; drawn anew without it. Runs that are to be compared
-            share one.
+        secrets: shared by runs that are to be compared, see :func:`~mlgym_core.runner.execution.run_together`; drawn
+            anew without it. Those of both splits known from the start (``Secrets.fixed``) are for checks and tests.
     """
 
     task: Task
@@ -106,4 +107,4 @@ class Own(TypedDict, total=False):
     agent: Agent
     backend: Backend
     total: TotalBudget
-    secret: bytes
+    secrets: Secrets

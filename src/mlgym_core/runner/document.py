@@ -68,7 +68,7 @@ class RunResult:
 def scores(task: Task, attempts: Sequence[Attempt], submitted: Attempt | None) -> dict[str, Any]:
     """Section ``scores`` of the result: every dev score, the test score, the best attempt."""
     primary = task.primary
-    dev = [_attempt(a, "dev") for a in attempts if "dev" in a.grades]
+    dev = [_attempt(a, "dev") for a in attempts if a.validated and "dev" in a.grades]
     final = _grade(submitted, "test") if submitted else None
     best = _best(attempts, primary, by="test")
     best_on_dev = _best(attempts, primary, by="dev")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -24,6 +24,7 @@ from mlgym_core.errors import (
 from mlgym_core.grading.archive import freeze_folder
 from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.sealed import Grader, GradingData
+from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import REASONS, Listener, Redactor, RunRecord
 from mlgym_core.runner import backends
@@ -34,7 +35,13 @@ from mlgym_core.runner.setup import Setup
 from mlgym_core.sandbox.base import Backend, PreparedImage, Progress, Role
 from mlgym_core.task.task import DEFAULT_SIZE, Split, Task
 
-__all__ = ["RunConfig", "execute", "grade_folder", "open_episode", "run"]
+__all__ = ["RunConfig", "execute", "execute_together", "grade_folder", "open_episode", "run", "run_together"]
+
+#: What the published protocol gives up.
+ON_TEST = (
+    "validated on test: submissions were run on the test split while the agent was alive, so the score says what it "
+    "could learn of that split too"
+)
 
 
 def run(
@@ -61,14 +68,35 @@ def run(
 
 def execute(plan: Plan, on_event: Listener | None = None) -> RunResult:
     """Carry out a plan that has an agent; see :func:`run`."""
-    assert plan.agent is not None
-    with plan.open_record(on_event) as record:
-        execution = _Execution(plan, record)
-        with execution.episode() as episode:
-            if not execution.used_up():
-                episode.reset()
-                execution.work(plan.agent, episode)
-        return execution.result
+    return execute_together([plan], on_event)[0]
+
+
+def run_together(
+    configs: Sequence[RunConfig], on_event: Listener | None = None, registry: Registry | None = None, **own: Unpack[Own]
+) -> list[RunResult]:
+    """Run several configurations, one after the other, whose test scores are to be compared.
+
+    They share the secrets of both splits. That of test is drawn when the last agent has ended, so that no agent can
+    learn from the grading of another one.
+
+    Raises:
+        UsageError, BackendUnavailableError, RecordError: as :func:`run`.
+    """
+    own = {"secrets": Secrets(), **own}
+    setups = [Setup.of(config, registry, **own) for config in configs]
+    shown = _shown(on_event)
+    plans = [make_plan(setup, config, shown, **own) for setup, config in zip(setups, configs, strict=True)]
+    return execute_together(plans, on_event)
+
+
+def execute_together(plans: Sequence[Plan], on_event: Listener | None = None) -> list[RunResult]:
+    """Carry out plans with agents; what they have handed in is scored on test when all agents have ended."""
+    with ExitStack() as stack:
+        executions = [_Execution(plan, stack.enter_context(plan.open_record(on_event))) for plan in plans]
+        episodes = [stack.enter_context(execution.episode()) for execution in executions]
+        for execution, episode in zip(executions, episodes, strict=True):
+            execution.carry_out(episode)
+    return [execution.result for execution in executions]
 
 
 @contextmanager
@@ -77,8 +105,9 @@ def open_episode(
 ) -> Iterator[Episode]:
     """An episode to step by yourself; the model and the agent of the configuration are not used.
 
-    On leaving, the sandbox is closed and the result is written. A submission has been graded by ``step`` already; to
-    have the workspace graded without one, call :meth:`Episode.finish <mlgym_core.episode.episode.Episode.finish>`.
+    An accepted ``submit`` ends it: ``step`` closes the sandbox and scores the submission on test before it returns. To
+    have the workspace scored without one, call :meth:`Episode.finish <mlgym_core.episode.episode.Episode.finish>`. On
+    leaving, the sandbox is closed and the result is written.
 
     Raises:
         UsageError: as :func:`run`; also when the backend does not isolate and ``allow_unsafe`` is not set.
@@ -109,8 +138,8 @@ class _Execution:
         self._images: Mapping[Role, PreparedImage] = {}
         self._reason: str | None = None
         self._message = ""
-        self._worked: float | None = None
         self._skipped = False
+        self._failure: InfrastructureError | None = None
         self.result: RunResult
 
     @contextmanager
@@ -119,15 +148,11 @@ class _Execution:
         plan, record = self._plan, self._record
         record.manifest(plan.manifest({}, finished=False))
         record.event("start", **plan.facts(), limits=plan.task.limits, why=plan.setup.why, folder=record.folder)
-        episode = plan.episode(record, self._prepare)
+        episode = plan.episode(record, self._prepare, settle=plan.agent is None)
         status = "infra_error"
         try:
             yield episode
-            if plan.agent is not None and not self._skipped:
-                episode.finish(self._reason or "stopped")
-            status = "not_started" if self._skipped else episode.outcome
-            if status == "grader_error" and episode.submitted is not None:
-                self._message = episode.submitted.grades["test"].message
+            status = self._settle(episode)
         except InfrastructureError as error:
             self._message = str(error)
             if isinstance(error, RecordError) or plan.agent is None:
@@ -140,7 +165,33 @@ class _Execution:
             raise
         finally:
             self._close(episode)
+            plan.secrets.ended(plan.run_id)
             self._write(episode, status)
+
+    def _settle(self, episode: Episode) -> str:
+        """Have the agent's work scored on test; returns the run's status."""
+        if self._failure is not None:
+            raise self._failure
+        if self._skipped:
+            return "not_started"
+        if self._plan.agent is not None:
+            episode.finish(self._reason or "stopped")
+        self._message = self._message or episode.submissions.reason
+        return episode.outcome
+
+    def carry_out(self, episode: Episode) -> None:
+        """The agent's whole work, until its sandbox is closed. A failure of the machine is kept for the result."""
+        assert self._plan.agent is not None
+        try:
+            if not self.used_up():
+                episode.reset()
+                self.work(self._plan.agent, episode)
+            if not self._skipped:
+                episode.end(self._reason or "stopped")
+        except InfrastructureError as error:
+            self._failure = error
+            self._close(episode)
+        self._plan.secrets.ended(self._plan.run_id)
 
     def used_up(self) -> bool:
         """Whether what the runs may use together is used up; this one counts as not started then."""
@@ -169,8 +220,6 @@ class _Execution:
         except Exception as error:
             self._reason, self._message = "model_error", f"the agent failed: {type(error).__name__}: {error}"
             self._record.event("agent_failed", traceback=traceback.format_exc())
-        finally:
-            self._worked = episode.clock.seconds
 
     def _explanation(self, episode: Episode, reason: str | None) -> str:
         if self._message or reason in (None, "submitted") or episode.steps or self._plan.agent is None:
@@ -198,8 +247,6 @@ class _Execution:
 
     def _write(self, episode: Episode, status: str) -> None:
         plan, budget = self._plan, self._budget
-        seconds = episode.clock.seconds
-        worked = self._worked if self._worked is not None else seconds
         reason = episode.reason or self._reason
         self._record.redact = Redactor.from_environment()
         self._message = self._explanation(episode, reason)
@@ -211,6 +258,8 @@ class _Execution:
             "message": self._message,
             "steps": episode.steps,
             "scores": found,
+            "not_scored_on_test": episode.submissions.ungraded,
+            "caveats": [ON_TEST] if plan.config.validate_on == "test" else [],
             "details": details(episode.submitted),
             "primary_metric": plan.task.primary.name,
             "baseline": baseline_of(plan.task, plan.config.size),
@@ -223,9 +272,9 @@ class _Execution:
                 "reasoning": budget.reasoning_tokens,
             },
             "model_calls": budget.calls,
-            "wall_s": round(worked, 3),
+            "wall_s": round(episode.clock.seconds, 3),
             "waited_s": round(episode.clock.seconds - episode.clock.working_seconds, 3),
-            "final_grading_s": round(seconds - worked, 3),
+            "final_grading_s": round(episode.clock.since_stop, 3),
         }
         self._record.event("end", status=status, reason=reason, message=self._message)
         self._record.manifest(plan.manifest(self._images, finished=True))

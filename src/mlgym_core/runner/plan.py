@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
@@ -13,7 +12,8 @@ from mlgym_core import data
 from mlgym_core.agent.base import Agent
 from mlgym_core.agent.budget import TotalBudget
 from mlgym_core.episode.episode import Episode
-from mlgym_core.grading.sealed import SECRET_BYTES, Grader, derive_seed
+from mlgym_core.grading.sealed import Grader, derive_seed
+from mlgym_core.grading.secrets import Secrets
 from mlgym_core.models.base import Model
 from mlgym_core.record.record import Listener, Redactor, RunRecord, new_run_id
 from mlgym_core.runner import backends, provenance
@@ -35,7 +35,7 @@ class Plan:
         task: with the run's limits in place of its own.
         missing: capabilities that the run wants and the backend lacks.
         run_id: see :func:`~mlgym_core.record.record.new_run_id`.
-        secret: 16 bytes from which grading seeds are derived.
+        secrets: what everything hidden is derived from.
         prepared: the task's data.
         model, agent: ``None`` for an episode that the caller steps.
         total: budget shared with other runs.
@@ -46,7 +46,7 @@ class Plan:
     task: Task
     missing: list[str]
     run_id: str
-    secret: bytes
+    secrets: Secrets
     prepared: data.Prepared
     model: Model | None = None
     agent: Agent | None = None
@@ -59,8 +59,9 @@ class Plan:
             RecordError: it cannot be written.
         """
         redact = Redactor.from_environment()
-        for value in (self.secret.hex(), *(derive_seed(self.secret, self.task.id, split) for split in SPLITS)):
-            redact.add(value)
+        self._hide(redact, self.secrets.dev)
+        if self.secrets.drawn is not None:
+            self._hide(redact, self.secrets.drawn)
         registry = self.setup.registry
         observed = registry.observes("mlgym_run_event")
 
@@ -73,11 +74,14 @@ class Plan:
         listener = listen if on_event is not None or observed else None
         return RunRecord(runs_folder(self.config.out) / self.run_id, self.run_id, redact, listener)
 
-    def grader(self, record: RunRecord) -> Grader:
-        """Scores this run's submissions."""
+    def _hide(self, redact: Redactor, secret: bytes) -> None:
+        for value in (secret.hex(), *(derive_seed(secret, self.task.id, split) for split in SPLITS)):
+            redact.add(value)
+
+    def _grader(self, record: RunRecord, secret: bytes) -> Grader:
         return self.setup.grader(
             self.prepared,
-            secret=self.secret,
+            secret=secret,
             run_id=self.run_id,
             task=self.task,
             progress=lambda text: record.event("progress", text=text),
@@ -90,17 +94,35 @@ class Plan:
             record.event("image", role=role, reference=image.reference, digest=image.digest)
         return images
 
-    def episode(self, record: RunRecord, image: Callable[[], PreparedImage]) -> Episode:
-        """The environment; ``image`` gives the agent's image when the sandbox is opened."""
+    def episode(self, record: RunRecord, image: Callable[[], PreparedImage], settle: bool = False) -> Episode:
+        """The environment.
+
+        Args:
+            record: where everything is written.
+            image: gives the agent's image when the sandbox is opened.
+            settle: whether an accepted ``submit`` is scored on test at once.
+        """
+
+        def draw() -> Grader:
+            self.secrets.ended(self.run_id)
+            secret = self.secrets.test()
+            self._hide(record.redact, secret)
+            return self._grader(record, secret)
+
+        on_test = self.config.validate_on == "test"
+        if not on_test:
+            self.secrets.expect(self.run_id)
         return Episode(
             task=self.task,
             open_sandbox=lambda: self._open_sandbox(image()),
-            grader=self.grader(record),
+            grader=self._grader(record, self.secrets.test() if on_test else self.secrets.dev),
+            draw=draw,
             record=record,
             tools=self.setup.tools,
             size=self.config.size,
             validate_on=self.config.validate_on,
             keep=self.config.keep,
+            settle=settle,
         )
 
     def _open_sandbox(self, image: PreparedImage) -> Sandbox:
@@ -139,8 +161,14 @@ class Plan:
         }
 
     def manifest(self, images: Mapping[Role, PreparedImage], finished: bool) -> dict[str, Any]:
-        """The content of ``run.json``; the grading secret is in it only when the run has finished."""
-        seeds = {"run": self.config.seed, "data": self.config.seed, "grading": self.secret.hex() if finished else None}
+        """The content of ``run.json``; the grading secrets are in it only when the run has finished."""
+        test = self.secrets.drawn
+        seeds = {
+            "run": self.config.seed,
+            "data": self.config.seed,
+            "grading": self.secrets.dev.hex() if finished else None,
+            "grading_test": test.hex() if finished and test is not None else None,
+        }
         return {
             **self.facts(),
             "backend_choice": self.setup.why,
@@ -182,7 +210,7 @@ def make_plan(
         task=task,
         missing=missing,
         run_id=new_run_id(task.id),
-        secret=own.get("secret") or secrets.token_bytes(SECRET_BYTES),
+        secrets=own.get("secrets") or Secrets(),
         prepared=setup.data(config.seed, progress),
         model=model,
         agent=agent,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,8 @@ from attrs import define, field
 from mlgym_core import data
 from mlgym_core.agent.base import Agent, AgentContext
 from mlgym_core.errors import UsageError
-from mlgym_core.grading.sealed import SECRET_BYTES, Grader, GradingData
+from mlgym_core.grading.sealed import Grader, GradingData
+from mlgym_core.grading.secrets import draw
 from mlgym_core.models.base import Model, ModelContext
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import new_run_id
@@ -134,7 +134,7 @@ class Setup:
             backend=self.backend,
             run_id=run_id or new_run_id(self.task.id),
             size=self.size,
-            secret=secret or secrets.token_bytes(SECRET_BYTES),
+            secret=secret or draw(),
             data=prepared,
             progress=progress,
             build=self.build,

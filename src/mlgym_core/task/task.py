@@ -69,6 +69,7 @@ class Limits:
         action_seconds: longest single shell action.
         validations: accepted ``validate`` calls.
         grading_seconds: longest single grading.
+        late_grading_seconds: for scoring on test, after the run, what was handed in beside the submission that counts.
     """
 
     steps: int = 50
@@ -80,6 +81,7 @@ class Limits:
     action_seconds: float = 1800.0
     validations: int = 50
     grading_seconds: float = 600.0
+    late_grading_seconds: float = 1800.0
 
 
 @frozen

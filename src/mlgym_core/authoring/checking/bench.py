@@ -20,6 +20,7 @@ from mlgym_core.episode.episode import Action, Episode, StepResult
 from mlgym_core.errors import InfrastructureError, MLGymError
 from mlgym_core.grading.archive import Archive, freeze_folder, open_archive
 from mlgym_core.grading.grade import Grade
+from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import read_events
 from mlgym_core.runner.config import RunConfig
@@ -170,11 +171,11 @@ class Bench:
         """An episode of a (changed) task with its honest submission in the workspace."""
         seconds = min(task.limits.action_seconds, ACTION_SECONDS)
         limits = {"steps": 200, "wall_seconds": None, "action_seconds": seconds, **limits}
-        plan = make_plan(self._setup(task), self._config(limits), with_agent=False, secret=self.secret)
+        plan = make_plan(self._setup(task), self._config(limits), with_agent=False, secrets=Secrets.fixed(self.secret))
         plan = attrs.evolve(plan, prepared=prepared)
         with plan.open_record(None) as record:
             images = plan.images(record)
-            with plan.episode(record, lambda: images["agent"]) as episode:
+            with plan.episode(record, lambda: images["agent"], settle=True) as episode:
                 episode.reset()
                 played = Played(episode, self.baseline().files())
                 played.place_honest()
@@ -219,7 +220,9 @@ class Bench:
         limits = {} if self.task.limits.steps >= COMMON_STEPS else {"steps": COMMON_STEPS}
         self.prepared()
         config = self._config(limits)
-        result = run(config, registry=self.registry, task=self.task, backend=self.backend, secret=self.secret)
+        result = run(
+            config, registry=self.registry, task=self.task, backend=self.backend, secrets=Secrets.fixed(self.secret)
+        )
         events = list(read_events(result.folder))
         steps = [event for event in events if event["kind"] == "step"]
         said = " / ".join(f"{event['tool']}: {event['observation']:.600}" for event in steps)
