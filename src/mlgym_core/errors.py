@@ -71,3 +71,7 @@ class GraderError(MLGymError):
     """The grader itself failed: the score is unknown, never zero, and can be graded again."""
 
     exit_code = 3
+
+
+class DamagedPackageWarning(UserWarning):
+    """An installed package whose metadata cannot be read is passed over."""

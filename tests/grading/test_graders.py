@@ -96,7 +96,7 @@ def test_the_reason_of_an_invalid_submission_reaches_the_agent(tmp_path: Path, b
 
 def test_a_grading_that_cannot_be_set_up_says_why(tmp_path: Path, backend: PipeBackend) -> None:
     task = make_task(tmp_path / "task", HEAD)
-    with pytest.raises(UsageError, match="has no size 'huge'; sizes: full"):
+    with pytest.raises(UsageError, match="has no size 'huge'; choose from: full"):
         Grader(task, backend, "run", "huge", SECRET)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="has 3 bytes"):
         Grader(task, backend, "run", "full", b"abc")  # type: ignore[arg-type]

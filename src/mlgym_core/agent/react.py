@@ -204,8 +204,8 @@ class _Repeats:
 
 def _failed(result: StepResult) -> bool:
     info = result.info
-    outcome = info.get("outcome", "scored")
-    return bool(info.get("exit_code") or "error" in info or outcome != "scored" or info.get("status") == "timed_out")
+    refused = info.get("outcome", "scored") not in ("scored", "accepted")
+    return bool(info.get("exit_code") or "error" in info or refused or info.get("status") == "timed_out")
 
 
 class _RunMeter:

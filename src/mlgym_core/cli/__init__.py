@@ -6,14 +6,13 @@ Command modules import what they need inside the command, so that ``mlgym --help
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from mlgym_core.cli import baseline, check, clean, data, grade, image, new, options, pack, plugins, run, tasks
+from mlgym_core.cli import baseline, check, clean, data, grade, image, new, options, pack, plugins, run, streams, tasks
 from mlgym_core.cli.terminal import harmless
 from mlgym_core.errors import MLGymError, UsageError
 
@@ -88,21 +87,23 @@ def _warn_of_unknown_variables() -> None:
 
 def main() -> None:
     """Entry point: expected errors become one line on stderr, with ``--json`` a document too, and their exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that knows only ASCII
+    output = streams.install()
+    code = _run()
+    sys.stdout.flush()
+    # Where nobody could read what was printed, that is told by the exit code, unless it has worse to tell.
+    sys.exit(code or int(output.failed))
+
+
+def _run() -> int:
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        return int(app(standalone_mode=False) or 0)
     except MLGymError as error:
-        _fail(type(error).__name__, str(error), error.exit_code)
+        return _failed(type(error).__name__, str(error), error.exit_code)
     except _CLICK_ERROR as error:
         name = "help" if error.exit_code == 0 else "UsageError"
-        _fail(name, f"{error.format_message()} (see: mlgym --help)", error.exit_code)
+        return _failed(name, f"{error.format_message()} (see: mlgym --help)", error.exit_code)
     except _ABORT:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output has gone (mlgym tasks | head); there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 130
 
 
 # typer brings its own copy of click's exceptions or click itself, depending on its version.
@@ -112,8 +113,8 @@ _CLICK_ERROR: type[typer.BadParameter] = next(  # its base, really
 _ABORT = typer.Abort
 
 
-def _fail(kind: str, message: str, code: int) -> None:
+def _failed(kind: str, message: str, code: int) -> int:
     if "--json" in sys.argv:
         typer.echo(json.dumps({"schema": 1, "error": {"type": kind, "message": message}}, ensure_ascii=False))
     typer.echo(f"mlgym: {harmless(message)}", err=True)
-    sys.exit(code)
+    return code

@@ -53,7 +53,7 @@ def _print(document: dict[str, Any]) -> None:
     scores = document["scores"]
     errors = scores["test_standard_error"]
     for name, value in scores["test"].items():
-        error = f" +- {errors[name]:.2g}" if name in errors else ""
+        error = f" ±{errors[name]:.2g}" if name in errors else ""
         known = document["baseline"].get(name)
         beside = f"  (baseline {known['value']:g}, {known['source']})" if known else ""
         typer.echo(f"{name}: {value:.5g}{error}{beside}")

@@ -23,7 +23,7 @@ def command(
     deadline: Annotated[float, typer.Option(help="Seconds that one plugin may take to import.")] = 10.0,
 ) -> None:
     """List the installed plugins and say which are broken, and why."""
-    from mlgym_core.plugins.loading import installed_plugins
+    from mlgym_core.plugins.loading import damaged_packages, installed_plugins
 
     plugins = list(installed_plugins())
     with ThreadPoolExecutor(4) as pool:
@@ -38,6 +38,17 @@ def command(
             "broken": cause,
         }
         for (group, point, distribution, version), cause in zip(plugins, causes, strict=True)
+    ]
+    rows += [
+        {
+            "name": one.name,
+            "kind": "package",
+            "distribution": one.name,
+            "version": one.version,
+            "module": str(one.folder),
+            "broken": one.reason,
+        }
+        for one in damaged_packages()
     ]
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))

@@ -16,6 +16,9 @@ from rich.text import Text
 from mlgym_core.cli.terminal import harmless
 from mlgym_core.runner.document import RunResult, flags
 
+ROUNDING = 1e-9  #: of a score, which is no improvement
+ERRORS = 2.0  #: standard errors that an improvement must exceed
+
 
 class RunProgress:
     """Follows the events of a run. Use it as a context manager and pass :meth:`see` as the listener.
@@ -123,16 +126,9 @@ def result_table(result: RunResult) -> Table:
     """The end of a run: each metric of the test split beside the baseline."""
     document = result.document
     table = Table(title=f"{document['task']}  {document['status']} ({document['reason'] or 'ended early'})")
-    table.add_column("metric")
-    sources = sorted({known["source"] for known in document["baseline"].values()})
-    for name in (
-        "dev",
-        "test",
-        "best attempt",
-        f"baseline ({', '.join(sources)})" if sources else "baseline",
-        "improvement",
-    ):
-        table.add_column(name, justify="right")
+    table.add_column("metric", overflow="fold")
+    for name in ("dev", "test", "best", "baseline", "improvement"):
+        table.add_column(name, justify="right", no_wrap=True)
     found = document["scores"]
     dev = found["dev"][-1] if found["dev"] else {}
     names = list(dict.fromkeys([document["primary_metric"], *found["test"], *document["baseline"]]))
@@ -145,20 +141,33 @@ def result_table(result: RunResult) -> Table:
             _number(found["test"].get(name), found["test_standard_error"].get(name)),
             _number(found["best_attempt"].get(name)),
             f"{known['value']:g}" if known else "",
-            f"{document['improvement']:+.4g}" if primary and document["improvement"] is not None else "",
+            gain(document) if primary else "",
         )
     cost = f"${document['cost']['usd']:.2f}" + ("" if document["cost"]["known"] else " or more")
     tokens = document["tokens"]["prompt"] + document["tokens"]["completion"]
     sealed = "sealed" if document["sealed"] else "NOT sealed"
     flagged = "".join(f", flagged by the grader: {flag}" for flag in flags(document))
-    table.caption = f"{document['steps']} steps, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}{flagged}"
+    steps = f"{document['steps']} step{'s' * (document['steps'] != 1)}"
+    table.caption = f"{steps}, {document['wall_s']:.1f} s, {tokens} tokens, {cost}, {sealed}{flagged}"
     return table
+
+
+def gain(document: Mapping[str, Any]) -> str:
+    """The improvement over the baseline in words: noise is neither a gain nor a loss."""
+    value, name = document["improvement"], document["primary_metric"]
+    if value is None:
+        return ""
+    scores = document["scores"]
+    score, error = scores["test"][name], scores["test_standard_error"].get(name, 0.0)
+    if abs(value) <= ROUNDING * abs(score):
+        return "none"
+    return f"{value:+.3g}" + (" (noise)" if abs(value) < ERRORS * error else "")
 
 
 def _number(value: float | None, error: float | None = None) -> str:
     if value is None:
         return ""
-    return f"{value:.5g}" + (f" +- {error:.2g}" if error is not None else "")
+    return f"{value:.4g}" + (f" ±{error:.1g}" if error is not None else "")
 
 
 def _trouble(event: Mapping[str, Any]) -> str:
@@ -168,7 +177,7 @@ def _trouble(event: Mapping[str, Any]) -> str:
         return "  [killed at its time limit]"
     if info.get("exit_code"):
         return f"  [exit code {info['exit_code']}]"
-    if ("outcome" in info and info["outcome"] != "scored") or "error" in info:
+    if info.get("outcome", "scored") not in ("scored", "accepted") or "error" in info:
         return f"  [{_shorten(event['observation'], 100)}]"
     return ""
 

@@ -12,7 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from attrs import frozen
 from mlgym_core import settings
 from mlgym_core.errors import PluginError, TaskSpecError, UnknownTaskError, UsageError
 from mlgym_core.plugins import compatibility
+from mlgym_core.plugins.metadata import Damage, scan
 
 if TYPE_CHECKING:
     import pluggy
@@ -94,7 +95,7 @@ def load_installed(name: str) -> Task:
 
 def _find(name: str) -> EntryPoint:
     qualifier, _, wanted = name.rpartition(":")
-    matches = [p for group in (TASKS, ALIASES) for p in _points(group) if p.name == wanted]
+    matches = [p for p in _points(TASKS, ALIASES) if p.name == wanted]
     if qualifier:
         matches = [p for p in matches if _origin(p)[0] == qualifier]
     if not matches:
@@ -107,7 +108,7 @@ def _find(name: str) -> EntryPoint:
 
 
 def _unknown(name: str) -> str:
-    known = {p.name for group in (TASKS, ALIASES) for p in _points(group)}
+    known = {p.name for p in _points(TASKS, ALIASES)}
     if not known:
         return f"unknown task {name!r}; no task is installed: pip install mlgym-tasks-gametheory[all], for instance"
     lowered = {other.lower(): other for other in known}
@@ -339,14 +340,17 @@ def _collect_all(module: Any) -> None:
 
 def installed_plugins() -> Iterator[tuple[str, EntryPoint, str, str]]:
     """Every plugin's ``(group, entry point, distribution, version)``, from metadata."""
-    for group in (TASKS, BEHAVIOUR):
-        for point in _points(group):
-            yield (group, point, *_origin(point))
+    for group, point in scan(TASKS, BEHAVIOUR).points:
+        yield (group, point, *_origin(point))
 
 
-def _points(group: str) -> Sequence[EntryPoint]:
-    unique = {(p.name, p.value, _origin(p)[0]): p for p in entry_points(group=group)}
-    return sorted(unique.values(), key=lambda p: p.name)
+def damaged_packages() -> Sequence[Damage]:
+    """Installed packages that are passed over because their metadata cannot be read."""
+    return scan(TASKS, BEHAVIOUR).damaged
+
+
+def _points(*groups: str) -> Sequence[EntryPoint]:
+    return [point for _, point in scan(*groups).points]
 
 
 def _origin(point: EntryPoint) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import errno
 import json
+import logging
 import math
 import os
 import secrets
@@ -47,6 +48,30 @@ _SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 _SHORTEST_SECRET = 8
 
 Listener = Callable[[Mapping[str, Any]], None]
+
+
+class Watcher:
+    """Tells a listener of events. Watching never changes a run: one that raises is left out from then on.
+
+    Args:
+        listener: told of every event; ``None`` for nobody.
+    """
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+
+    def __call__(self, event: Mapping[str, Any]) -> str:
+        """Tell of one event; returns what is to be noted of a listener that has just failed."""
+        if self._listener is None:
+            return ""
+        try:
+            self._listener(event)
+        except (Exception, SystemExit) as error:
+            self._listener = None
+            failure = f"the listener raised {error!r:.200}; it is told nothing more, the run goes on"
+            logging.getLogger(__name__).warning(failure)
+            return failure
+        return ""
 
 
 class Redactor:
@@ -102,7 +127,7 @@ class RunRecord:
         self.folder = folder
         self.run_id = run_id
         self.redact = redact or Redactor()
-        self._listener = listener
+        self._watcher = Watcher(listener)
         self._started = time.monotonic()
         with _explained(folder):
             if (folder / MANIFEST).exists():
@@ -122,8 +147,9 @@ class RunRecord:
         with _explained(self.folder):
             while line:
                 line = line[self._events.write(line) :]
-        if self._listener is not None:
-            self._listener(event)
+        failure = self._watcher(event)
+        if failure:
+            self.event("notice", text=failure)
 
     def output_stem(self, step: int) -> Path:
         """Where a step's output goes when it outgrows memory."""

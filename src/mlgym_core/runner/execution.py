@@ -26,7 +26,7 @@ from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.sealed import Grader, GradingData
 from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import REASONS, Listener, Redactor, RunRecord
+from mlgym_core.record.record import REASONS, Listener, Redactor, RunRecord, Watcher
 from mlgym_core.runner import backends
 from mlgym_core.runner.config import Own, RunConfig
 from mlgym_core.runner.document import RunResult, baseline_of, details, grade_document, improvement, scores
@@ -120,10 +120,10 @@ def open_episode(
 
 def _shown(on_event: Listener | None) -> Progress:
     """Progress before there is a record."""
+    watcher = Watcher(on_event)
 
     def progress(text: str) -> None:
-        if on_event is not None:
-            on_event({"t": 0.0, "kind": "progress", "text": text})
+        watcher({"t": 0.0, "kind": "progress", "text": text})
 
     return progress
 
