@@ -30,6 +30,7 @@ class Warden:
     client: DockerClient
     container: str
     _connection: SocketConnection | None = None
+    _offset: float = 0.0
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def arm(self) -> None:
@@ -43,7 +44,9 @@ class Warden:
         try:
             created = api.exec_create(self.container, ["sh", "-c", script, "mlgym-warden"], stdin=True)
             self._connection = SocketConnection(api.exec_start(created["Id"], socket=True))
-            self._answer(b"ready\n")
+            words = self._answer(b"ready ").split()
+            # Read a moment before it arrived here: what is counted from it is early rather than late.
+            self._offset = int(words[-1]) / 100 - time.monotonic()
         except (TimeoutError, ConnectionClosed) as error:
             self.close()
             raise OSError("no process can be started in the container") from error
@@ -58,10 +61,9 @@ class Warden:
                 if self._connection is None:
                     self.arm()
                 assert self._connection is not None
-                age = min(int((time.monotonic() - since) * 100), 10**9) if since > float("-inf") else 10**9
-                request = f"{supervisor} {shell} {age}\n".encode()
+                request = f"{supervisor} {shell} {self._inside(since)}\n".encode()
                 self._connection.send(request, time.monotonic() + SECONDS)
-                self._answer(b"done\n")
+                self._answer(b"done")
                 return
             except (TimeoutError, ConnectionClosed) as error:
                 self.close()
@@ -74,10 +76,18 @@ class Warden:
             self._connection.close()
             self._connection = None
 
-    def _answer(self, expected: bytes) -> None:
+    def _inside(self, moment: float) -> int:
+        """A :func:`time.monotonic` value in hundredths of a second of the container's clock."""
+        return max(1, int((moment + self._offset) * 100)) if moment > float("-inf") else 1
+
+    def _answer(self, beginning: bytes) -> bytes:
+        """The line that begins like this."""
         assert self._connection is not None
         said = b""
         deadline = time.monotonic() + SECONDS
-        while not said.endswith(expected):
+        while True:
+            for line in said.splitlines(keepends=True):
+                if line.startswith(beginning) and line.endswith(b"\n"):
+                    return line
             for stream, data in self._connection.receive(deadline):
                 said += data if stream == STDOUT else b""

@@ -18,6 +18,7 @@ _PRECISE_ROUNDS = 6
 _ALL_ROUNDS = 60
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.002
+_QUIET_LOOKS = 2  #: in a row that find nothing: one that was being born during a look is seen by the next
 
 
 @frozen
@@ -39,9 +40,20 @@ def processes() -> dict[int, Process]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - hundreds of entries, several times a kill
         if name.isdigit():
             fields = stat_fields(int(name))
-            if fields and fields[0] not in (b"Z", b"X"):
+            if fields and _lives(name, fields[0]):
                 table[int(name)] = Process(int(fields[1]), int(fields[19]))
     return table
+
+
+def _lives(pid: str, state: bytes) -> bool:
+    """Whether anything of it runs: one whose first thread has ended looks like a zombie while others go on."""
+    if state == b"X":
+        return False
+    if state != b"Z":
+        return True
+    with contextlib.suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208
+    return False
 
 
 def below(root: int, table: Mapping[int, Process]) -> set[int]:
@@ -110,11 +122,15 @@ def kill_action(root: int, spare: Collection[int], shell: int | None, since: flo
     cutoff = ticks_at(since) if since > float("-inf") else 0.0
     deadline = time.monotonic() + _PATIENCE_SECONDS
     killed: set[int] = set()
-    rounds = 0
+    rounds = quiet = 0
     while rounds < _PRECISE_ROUNDS and time.monotonic() < deadline:
         found = victims(processes(), root, spare, shell, cutoff)
         if not found:
-            return
+            quiet += 1
+            if quiet == _QUIET_LOOKS:
+                return
+            continue
+        quiet = 0
         if found <= killed:  # dying, not breeding: on a busy machine that takes a moment
             time.sleep(_PAUSE_SECONDS)
             continue
@@ -126,9 +142,11 @@ def kill_action(root: int, spare: Collection[int], shell: int | None, since: flo
 
 def kill_below(root: int, spare: Collection[int] = ()) -> None:
     """Kill every descendant of ``root`` but those of ``spare``, and ``root`` too when they keep coming back."""
+    quiet = 0
     for _ in range(_ALL_ROUNDS):
         found = below(root, processes()) - set(spare)
-        if not found:
+        quiet = 0 if found else quiet + 1
+        if quiet == _QUIET_LOOKS:
             return
         kill(found)
     kill([root])

@@ -1,8 +1,12 @@
 # Kills what an action has started, from inside the box, with builtins alone: forking may no longer be possible.
-# Reads "supervisor shell age" (process ids and hundredths of a second) and answers "done". When its input ends, the
-# runner is dead, and everything goes.
+# Says "ready <time>", then reads "supervisor shell since" (process ids, and when the action began) and answers "done".
+# Times are hundredths of a second since boot, in the box's own clock: on a busy machine a request is read late, and
+# whatever is counted from that moment misses what the action started first. When its input ends, the runner is dead, and
+# everything goes.
 me=$$
-echo ready
+read -r up _ </proc/uptime
+hundredths=${up#*.}
+echo "ready $(( ${up%.*} * 100 + ${hundredths#0} ))"
 scan() {
   all=
   for directory in /proc/[0-9]*; do
@@ -10,7 +14,12 @@ scan() {
     stat=
     { while IFS= read -r line || [ -n "$line" ]; do stat="$stat $line"; done <"$directory/stat"; } 2>/dev/null || continue
     set -- ${stat##*) }
-    case $1 in ''|Z|X) continue;; esac
+    case $1 in
+      ''|X) continue;;
+      # One whose first thread has ended looks like a zombie, and its other threads go on.
+      Z) threads=0; for thread in "$directory"/task/[0-9]*; do threads=$((threads + 1)); done; [ $threads -gt 1 ] || continue;;
+    esac
+    set -- ${stat##*) }
     eval "parent_$pid=$2 start_$pid=${20}"
     all="$all $pid"
   done
@@ -37,18 +46,18 @@ choose() {
     victims="$victims $pid"
   done
 }
-while read -r supervisor shell age; do
-  read -r up _ </proc/uptime
-  hundredths=${up#*.}
-  cutoff=$(( ${up%.*} * 100 + ${hundredths#0} - age - 1 ))
-  round=0 grown=0 before=
+while read -r supervisor shell since; do
+  cutoff=$(( since - 1 ))
+  round=0 grown=0 before= quiet=0
   while [ $round -lt 300 ]; do
     round=$((round + 1))
     set -- /proc/[0-9]*
     if [ $# -gt 150 ] || [ $grown -gt 6 ]; then kill -9 -1 2>/dev/null; grown=$((grown + 1)); [ $grown -lt 40 ] || break; continue; fi
     scan
     choose
-    [ -n "$victims" ] || break
+    # One that was being born during a look is seen by the next.
+    if [ -z "$victims" ]; then quiet=$((quiet + 1)); [ $quiet -lt 2 ] || break; continue; fi
+    quiet=0
     # The same ones again are dying, not breeding; on a busy machine that takes a moment.
     [ "$victims" = "$before" ] || grown=$((grown + 1))
     before=$victims
