@@ -16,7 +16,9 @@ from mlgym_core.errors import SandboxLostError
 from mlgym_core.sandbox.base import STDERR, STDOUT, ActionStatus, Connection
 from mlgym_core.sandbox.local import processes
 from mlgym_core.sandbox.local.pipes import spawn
-from mlgym_core.sandbox.shell.shell import Shell, base_environment, supervisor_argv
+from mlgym_core.sandbox.shell.environment import base_environment
+from mlgym_core.sandbox.shell.life import supervisor_argv
+from mlgym_core.sandbox.shell.shell import Shell
 
 POSIX_TOOLS = ("sh", "setsid", "env", "mkdir", "head", "cat", "base64", "sha256sum", "sleep", "tr", "rm")
 
@@ -274,8 +276,8 @@ FORGED = [b"", b":::", b"x:0:", b"-5:0:", b"\xff\xfe", b"1.5"]
 def test_a_forged_answer_is_a_failed_start(host: Host, answer: bytes) -> None:
     shell = host.shell()
     shell.run("export A=1", 30)
-    assert shell._connection is not None
-    shell._connection = Thief(shell._connection, answer)
+    assert shell._link._connection is not None
+    shell._link._connection = Thief(shell._link._connection, answer)
     result = shell.run("exit", 30)
     assert result.status is ActionStatus.SHELL_ENDED
     assert any("could not be restored" in note for note in result.notes)
@@ -305,7 +307,7 @@ def test_a_supervisor_that_speaks_otherwise_is_none(host: Host, greeting: bytes)
 def test_a_state_that_stops_every_shell_is_given_up_with_its_box(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = host.shell()
     shell.run("export A=1", 30)
-    monkeypatch.setattr("mlgym_core.sandbox.shell.shell._BOOT_SECONDS", 1.0)
+    monkeypatch.setattr("mlgym_core.sandbox.shell.life._BOOT_SECONDS", 1.0)
     result = shell.run(
         f"trap - EXIT; for f in 0 1 b x; do echo 'while :; do :; done' >{host.folder}/state/$f; done; kill -9 $$", 30
     )
@@ -317,8 +319,8 @@ def test_a_state_that_was_not_saved_in_time_is_told(host: Host) -> None:
     shell = host.shell()
     shell.run("export A=1", 30)
     shell.run("export A=2", 30)
-    newest = host.folder / "state" / shell._slot
-    assert eventually(lambda: newest.exists() and newest.read_text().endswith(f"__m_k={shell._slot}\n"))
+    newest = host.folder / "state" / shell._life.slots.current
+    assert eventually(lambda: newest.exists() and newest.read_text().endswith(f"__m_k={shell._life.slots.current}\n"))
     newest.write_text("export A=half\n")
     result = shell.run("sleep 600", 0.3)
     assert result.status is ActionStatus.TIMED_OUT

@@ -49,7 +49,7 @@ class ShellSandbox(Closing, Sandbox):
 
     @abc.abstractmethod
     def _kill(self, supervisor: int, shell: int, since: float) -> None:
-        """Kill an action; see :data:`~mlgym_core.sandbox.shell.shell.KillAction`."""
+        """Kill an action; see :data:`~mlgym_core.sandbox.shell.life.KillAction`."""
 
     @override
     def run(self, command: str, timeout: float, spool: Path | None = None) -> ActionResult:

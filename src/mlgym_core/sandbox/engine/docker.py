@@ -30,7 +30,9 @@ from mlgym_core.sandbox.engine.images import BuildOptions, ImageStore
 from mlgym_core.sandbox.engine.sockets import SocketConnection
 from mlgym_core.sandbox.engine.warden import Warden
 from mlgym_core.sandbox.owner import Owner
-from mlgym_core.sandbox.shell.shell import Shell, base_environment, supervisor_argv
+from mlgym_core.sandbox.shell.environment import base_environment
+from mlgym_core.sandbox.shell.life import supervisor_argv
+from mlgym_core.sandbox.shell.shell import Shell
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task.task import Capability, Image
 

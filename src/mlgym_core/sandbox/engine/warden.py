@@ -55,7 +55,7 @@ class Warden:
             raise OSError(f"no process can be started in the container: {error}") from error
 
     def kill(self, supervisor: int, shell: int, since: float) -> None:
-        """Kill an action; see :data:`~mlgym_core.sandbox.shell.shell.KillAction`."""
+        """Kill an action; see :data:`~mlgym_core.sandbox.shell.life.KillAction`."""
         for attempt in (1, 2):
             try:
                 if self._connection is None:

@@ -18,7 +18,8 @@ from mlgym_core.sandbox.closing import Closing
 from mlgym_core.sandbox.local import bubblewrap, cgroups, environments, processes, scratch, workspace
 from mlgym_core.sandbox.local.box import BOX_VARIABLE, Box, open_isolated, open_plain
 from mlgym_core.sandbox.paths import HOME, PEER_WORKDIR, SHELL_STATE, WORKSPACE
-from mlgym_core.sandbox.shell.shell import base_environment, supervisor_argv
+from mlgym_core.sandbox.shell.environment import base_environment
+from mlgym_core.sandbox.shell.life import supervisor_argv
 from mlgym_core.sandbox.shellbox import ShellSandbox
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task.task import Capability, Image

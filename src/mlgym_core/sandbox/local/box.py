@@ -56,7 +56,7 @@ class Box:
     watcher: subprocess.Popen[bytes] | None = None
 
     def kill_action(self, supervisor: int, shell: int, since: float) -> None:
-        """Kill what an action has started; see :data:`~mlgym_core.sandbox.shell.shell.KillAction`."""
+        """Kill what an action has started; see :data:`~mlgym_core.sandbox.shell.life.KillAction`."""
         if self.process.poll() is not None:
             raise ProcessLookupError("the box is gone")
         if self.namespace:

@@ -1,83 +1,125 @@
-"""Shell dialects: how an action, a file and a read are put into words that bash or a plain POSIX shell understands."""
+"""Shell dialects: how a start, an action and a file are put into words that bash or a plain POSIX shell understands.
+
+The words themselves lie in ``inside/``. Every request ends with a marker that carries its nonce, and saves the shell's
+state to a slot.
+"""
 
 from __future__ import annotations
 
+import abc
 import base64
 import functools
-from importlib.resources import files
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from attrs import frozen
+from typing_extensions import override
+
+from mlgym_core.inside import program
 
 _INLINE_BYTES = 16 * 1024
-# These two read what follows their own line; a full disk must not leave any of it to be taken for a command.
-_STORE = (
-    '{{ [[ -f $__m_D/c || ! -e $__m_D/c ]] || builtin command -p rm -rf "$__m_D/c"; __m_c=$__m_D/c; '
-    'builtin command -p head -c {size} | {{ builtin command -p cat >|"$__m_c" || '
-    "{{ builtin command -p cat >/dev/null; builtin false; }}; }} || __m_c=/the-command-could-not-be-stored; }} 2>&6"
-)
-_WRITE = (
-    b"if [[ -e %b && ! -f %b ]]; then builtin echo %b': not a regular file' >&2; "
-    b"builtin command -p head -c %d >/dev/null; builtin false; else builtin command -p head -c %d | "
-    b"{ builtin command -p cat >|%b || { builtin command -p cat >/dev/null; builtin false; }; }; fi"
-)
-_REDIRECTIONS = "<&7 >&8 2>&9 6>&- 7<&- 8>&- 9>&-"
-
-
-@functools.cache
-def script(name: str) -> str:
-    """Text of one of the package's shell scripts."""
-    return (files("mlgym_core.sandbox.shell") / "inside" / f"{name}.sh").read_text("utf-8")
 
 
 @frozen
-class Bash:
-    """Requests in bash's dialect. It reads its input byte by byte, so raw data may follow a request's line."""
+class End:
+    """How a request ends.
 
-    name: str = "bash"
+    Attributes:
+        nonce: of its marker, from :func:`~mlgym_core.sandbox.shell.output.new_token`.
+        slot: name of the file that takes the shell's state then.
+    """
 
-    def action(self, command: bytes, nonce: str, slot: str) -> bytes:
-        """The request that runs a command, ends it with markers, and saves the state to a slot."""
+    nonce: bytes
+    slot: bytes
+
+
+@frozen
+class Initial:
+    """How a session begins.
+
+    Attributes:
+        env: environment; nothing else is set.
+        workdir: directory, as seen inside.
+        folder: of the slots, as seen inside.
+    """
+
+    env: Mapping[str, str]
+    workdir: str
+    folder: str
+
+
+class Dialect(abc.ABC):
+    """What one family of shells understands."""
+
+    name: ClassVar[str]  #: as the supervisor calls it
+
+    def start(self, token: bytes, nonce: bytes, saved: Sequence[str], initial: Initial) -> bytes:
+        """What the supervisor and then a new shell read first.
+
+        Args:
+            token: the supervisor's.
+            nonce: of the marker that answers.
+            saved: slots to restore from, the best first.
+            initial: how it begins, unless a slot is restored.
+        """
+        files = [quote(f"{initial.folder}/{slot}".encode()) for slot in saved]
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in initial.env.items()]
+        begin = _blank("start") % {
+            b"RESTORE": b"".join(_blank("restore") % {b"FILE": file} for file in files),
+            b"ENVIRONMENT": "\n".join(exports).encode(),
+            b"WORKDIR": quote(initial.workdir.encode()),
+        }
+        machinery = _blank(self.name) % {b"STATE": quote(initial.folder.encode()), b"NONCE": nonce}
+        # A killed shell may have left an unfinished line behind.
+        return b"\ngo %b\n%b%b" % (token, begin, machinery)
+
+    def action(self, command: bytes, end: End) -> bytes:
+        """The request that runs a command."""
+        return _blank("action") % {b"COMMAND": quote(command), b"NONCE": end.nonce, b"SLOT": end.slot}
+
+    @abc.abstractmethod
+    def write(self, path: bytes, data: bytes, end: End) -> bytes:
+        """The request that writes a file; ``path`` is quoted already."""
+
+    def read(self, path: bytes, size: int, end: End) -> bytes:
+        """The request that prints the digest of a file's first ``size`` bytes, and then those bytes."""
+        return self.action(_blank("read") % {b"PATH": path, b"SIZE": b"%d" % size}, end)
+
+
+@frozen
+class Bash(Dialect):
+    """Requests to bash. It reads its input byte by byte, so raw data may follow a request."""
+
+    name = "bash"
+
+    @override
+    def action(self, command: bytes, end: End) -> bytes:
         if len(command) <= _INLINE_BYTES:
-            return inline(command, nonce, slot)
-        line = f'{_STORE.format(size=len(command) + 1)}; . "$__m_c" {_REDIRECTIONS}; {{ __m {nonce} {slot}; }} 2>&6\n'
-        return line.encode() + command + b"\n"
+            return Dialect.action(self, command, end)
+        size = b"%d" % (len(command) + 1)
+        return _blank("bash_action") % {b"SIZE": size, b"NONCE": end.nonce, b"SLOT": end.slot} + command + b"\n"
 
-    def write(self, path: bytes, data: bytes, nonce: str, slot: str) -> bytes:
-        """The request that writes a file; ``path`` is quoted already."""
-        line = b"{ %b; } 2>&9; { __m %b %b; } 2>&6\n"
-        body = _WRITE % (path, path, path, len(data), len(data), path)
-        return line % (body, nonce.encode(), slot.encode()) + data
+    @override
+    def write(self, path: bytes, data: bytes, end: End) -> bytes:
+        values = {b"PATH": path, b"SIZE": b"%d" % len(data), b"NONCE": end.nonce, b"SLOT": end.slot}
+        return _blank("bash_write") % values + data
 
 
 @frozen
-class Ash:
-    """Requests for BusyBox ash and plain POSIX shells, which read ahead: data must be part of the text."""
+class Ash(Dialect):
+    """Requests to BusyBox ash and plain POSIX shells, which read ahead: data must be part of the text."""
 
-    name: str = "ash"
+    name = "ash"
 
-    def action(self, command: bytes, nonce: str, slot: str) -> bytes:
-        """The request that runs a command, ends it with markers, and saves the state to a slot."""
-        return inline(command, nonce, slot)
-
-    def write(self, path: bytes, data: bytes, nonce: str, slot: str) -> bytes:
-        """The request that writes a file; ``path`` is quoted already."""
+    @override
+    def write(self, path: bytes, data: bytes, end: End) -> bytes:
         text = base64.encodebytes(data)
-        check = b"if [ -e %s ] && [ ! -f %s ]; then echo %s': not a regular file' >&2; false; else" % (path, path, path)
-        body = b"{ %b base64 -d >%s; fi; } 2>&9 <<'__m_E'\n%b__m_E\n" % (check, path, text)
-        return body + f"{{ __m {nonce} {slot}; }} 2>&6\n".encode()
+        return _blank("ash_write") % {b"PATH": path, b"DATA": text, b"NONCE": end.nonce, b"SLOT": end.slot}
 
 
-DIALECTS: dict[str, Bash | Ash] = {"bash": Bash(), "ash": Ash()}
-
-
-def inline(command: bytes, nonce: str, slot: str) -> bytes:
-    """An action as part of the request's own text."""
-    return b"\\eval %b %b; { __m %b %b; } 2>&6\n" % (  # the backslash keeps an alias of that name out
-        quote(command),
-        _REDIRECTIONS.encode(),
-        nonce.encode(),
-        slot.encode(),
-    )
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Bash(), Ash())}
 
 
 def quote(text: bytes) -> bytes:
@@ -85,10 +127,9 @@ def quote(text: bytes) -> bytes:
     return b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
 
 
-def read_command(path: bytes, size: int) -> bytes:
-    """A command that prints the digest of a file's first ``size`` bytes, and then those bytes."""
-    return (
-        b"if [ -d %s ]; then echo %s': is a directory' >&2; false; "
-        b"elif [ -e %s ] && [ ! -f %s ]; then echo %s': not a regular file' >&2; false; "
-        b"else command -p head -c %d %s 2>/dev/null | command -p sha256sum && command -p head -c %d %s; fi"
-    ) % (path, path, path, path, path, size, path, size, path)
+@functools.cache
+def _blank(name: str) -> bytes:
+    """A script of ``inside/`` as a format: its blanks, ``@LIKE_THIS@``, are keys of the values that fill them in."""
+    # Comments stay here: a shell may read slowly.
+    lines = program(__package__, f"{name}.sh").encode().replace(b"%", b"%%").splitlines(keepends=True)
+    return re.sub(rb"@([A-Z]+)@", rb"%(\1)b", b"".join(line for line in lines if not line.lstrip().startswith(b"#")))
