@@ -336,4 +336,5 @@ def _run_entry() -> None:
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     sys.modules["__main__"] = module
+    sys.argv = [str(path)]  # a program without arguments, for whatever reads them while it is imported
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
