@@ -18,6 +18,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from mlgym_core import inside
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox import toolfiles
 from mlgym_core.sandbox.base import Mount, Network
@@ -109,12 +110,11 @@ def probe() -> Probe:
         return Probe(
             f"no filter of system calls is known for {seccomp.machine()}, and boxes would share kernel keyrings"
         )
-    look = 'id -u; while read -r key value; do case $key in CapEff:|NoNewPrivs:|Seccomp:) echo "$value";; esac; done'
     try:
         version = _run([program, "--version"])
         with tempfile.TemporaryDirectory(prefix="mlgym-probe-") as folder, seccomp.descriptor() as calls:
             write_etc(Path(folder))
-            argv = command(Layout(etc=Path(folder)), ["/bin/sh", "-c", f"{look} </proc/self/status"], calls)
+            argv = command(Layout(etc=Path(folder)), ["/bin/sh", "-c", inside.program(__package__, "look.sh")], calls)
             done = _run(argv, calls)
     except (OSError, subprocess.SubprocessError, InfrastructureError) as error:
         return Probe(f"bubblewrap could not be run: {error}")
