@@ -4,6 +4,8 @@ BIN := $(VENV)/bin
 # Domains before their tasks, which need them.
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml) $(wildcard plugins/*/*/pyproject.toml))
 STAMP := $(VENV)/.installed
+# One process a core, not too many: each holds a run with its boxes.
+PARALLEL := -n auto --maxprocesses 8 --dist loadgroup
 BACKENDS ?= local $(shell docker info >/dev/null 2>&1 && echo docker)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -13,10 +15,10 @@ demo: install  ## set everything up and run a real task
 	$(BIN)/mlgym run battle-of-sexes --model baseline
 
 test: install  ## set everything up and pass the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-fast: install  ## the tests that take no longer than a moment
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 lint: install
 	$(BIN)/ruff check .

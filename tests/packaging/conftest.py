@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import venv
 from collections.abc import Callable
@@ -33,11 +32,11 @@ class Project:
         return self.name
 
     def sources(self) -> set[str]:
-        """The files of the package, and of stubs beside it, as they lie in the tree, relative to ``src``."""
+        """The files of the package as they lie in the tree, relative to ``src``."""
         src = self.folder / "src"
         return {
             path.relative_to(src).as_posix()
-            for path in src.rglob("*")
+            for path in (src / self.module).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
 
@@ -57,9 +56,11 @@ class Environment:
         """Links to everything that is installed here but ours; a copy of the folder's .pth files would find us."""
         third = self.folder / "third-party"
         third.mkdir()
-        for entry in Path(sysconfig.get_path("purelib")).iterdir():
-            if "mlgym" not in entry.name and entry.suffix != ".pth":
-                (third / entry.name).symlink_to(entry)
+        for folder in (Path(folder) for folder in reversed(sys.path) if folder.endswith("site-packages")):
+            for entry in folder.iterdir():
+                if "mlgym" not in entry.name and entry.suffix != ".pth":
+                    (third / entry.name).unlink(missing_ok=True)
+                    (third / entry.name).symlink_to(entry)
         (site,) = (self.folder / "venv" / "lib").glob("python*/site-packages")
         (site / "third-party.pth").write_text(f"{third}\n")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.sandbox.engine.endpoints import Endpoint, docker_endpoints, spelled
+from mlgym_core.sandbox.engine.endpoints import Endpoint, connect, docker_endpoints, spelled
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_no_engine_lists_what_was_tried_and_the_remedy(tmp_path: Path) -> None:
         Endpoint(f"unix://{tmp_path}/b.sock", "the second"),
     ]
     with pytest.raises(BackendUnavailableError) as caught:
-        endpoints.connect("docker", endpoints, "Do this.")
+        connect("docker", endpoints, "Do this.")
     text = str(caught.value)
     assert text.index("the first") < text.index("the second") < text.index("Do this.")
     assert "no such socket" in text
@@ -111,13 +111,13 @@ def deaf_socket(tmp_path: Path) -> Iterator[Path]:
 def test_a_socket_that_is_no_engine_is_passed_over(deaf_socket: Path, tmp_path: Path) -> None:
     endpoints = [Endpoint(f"unix://{deaf_socket}", "the deaf one"), Endpoint(f"unix://{tmp_path}/b.sock", "the next")]
     with pytest.raises(BackendUnavailableError, match=r"the deaf one.*does not answer.*the next"):
-        endpoints.connect("docker", endpoints, "")
+        connect("docker", endpoints, "")
 
 
 def test_a_chosen_engine_that_does_not_answer_is_not_replaced_by_another(tmp_path: Path) -> None:
     endpoints = [Endpoint(f"unix://{tmp_path}/a.sock", "DOCKER_HOST", True), Endpoint(f"unix://{tmp_path}/b", "other")]
     with pytest.raises(BackendUnavailableError) as caught:
-        endpoints.connect("docker", endpoints, "")
+        connect("docker", endpoints, "")
     assert "other" not in str(caught.value)
 
 

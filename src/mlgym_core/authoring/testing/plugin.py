@@ -19,15 +19,20 @@ MARKERS = (
     "slow: takes more than a few seconds",
     "isolation: needs a backend that isolates (bubblewrap on the local backend)",
     "engine: needs a container engine",
+    "xdist_group(name): runs in the same process as the others of its group, where tests run in parallel",
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the markers known."""
-    known = {line.partition(":")[0] for line in config.getini("markers")}
+    known = {_name(line) for line in config.getini("markers")}
     for line in MARKERS:
-        if line.partition(":")[0] not in known:
+        if _name(line) not in known:
             config.addinivalue_line("markers", line)
+
+
+def _name(marker: str) -> str:
+    return marker.partition(":")[0].partition("(")[0]
 
 
 @pytest.hookimpl(wrapper=True)

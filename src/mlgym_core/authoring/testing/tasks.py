@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -41,7 +41,15 @@ class TaskContract:
     size: ClassVar[str | None] = None
     seed: ClassVar[int] = 0
     attacks: ClassVar[str] = "generic"
+    pytestmark: ClassVar[list[pytest.MarkDecorator]]
     skip: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Keep a class in one process where tests run in parallel, for the sake of what its tests share."""
+        super().__init_subclass__(**options)
+        own = cls.__dict__.get("pytestmark", [])
+        group = pytest.mark.xdist_group(f"{cls.__module__}.{cls.__qualname__}")
+        cls.pytestmark = [*(own if isinstance(own, list) else [own]), group]
 
     @pytest.fixture
     def source(self) -> str | None:
