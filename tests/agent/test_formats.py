@@ -240,6 +240,6 @@ def test_tool_arguments_are_checked(arguments: dict[str, object], message: str) 
 
 def test_a_value_of_the_wrong_type_is_left_for_the_schema_to_refuse() -> None:
     action = parsed(Xml(), '<action tool="edit"><first>three</first><text>x</text></action>')
-    with pytest.raises(ToolArgumentError, match="'first' must be a integer"):
+    with pytest.raises(ToolArgumentError, match="'first' must be an integer"):
         EDIT.check(action.arguments)
     assert json.loads(Json().written(action))["arguments"] == {"first": "three", "text": "x"}

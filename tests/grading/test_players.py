@@ -246,3 +246,29 @@ def test_nesting_that_one_end_could_not_decode_is_refused_by_the_first(tmp_path:
     grade = grade_code(tmp_path, backend, HONEST, player=deep)
     assert grade.outcome == "invalid_submission"
     assert "levels" in grade.message or "Recursion" in grade.message
+
+
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rounds", type=int, default=1)
+print("options", parser.parse_args())
+def row_strategy(history):
+    return 0
+"""
+
+
+def test_a_submission_that_reads_its_command_line_finds_none() -> None:
+    from mlgym_core.testing import grade_files
+
+    assert grade_files("battle-of-sexes", {"strategy.py": ARGPARSE}, size="tiny").outcome == "scored"
+
+
+def test_what_an_exit_has_printed_belongs_to_its_reason() -> None:
+    from mlgym_core.testing import grade_files
+
+    text = ARGPARSE.replace("parser.parse_args()", "parser.parse_args(['--rnd'])")
+    grade = grade_files("battle-of-sexes", {"strategy.py": text}, size="tiny")
+    assert grade.outcome == "invalid_submission"
+    assert "SystemExit" in grade.message
+    assert "unrecognized arguments: --rnd" in grade.message

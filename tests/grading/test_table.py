@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import math
@@ -271,8 +270,3 @@ def test_a_grader_finds_it_in_its_box_and_its_reasons_reach_the_agent(tmp_path: 
     assert grade_csv(tmp_path / "good", backend, text.format(["1"])).metrics == {"Score": 2.0}
     grade = grade_csv(tmp_path / "bad", backend, text.format(["1", "7"]))
     assert (grade.outcome, grade.message) == ("invalid_submission", "1 of 2 ids have no row, for example '7'")
-
-
-def test_it_runs_on_old_pythons() -> None:
-    for name in ("mlgym_table.py", "mlgym_peer.py", "mlgym_frames.py"):
-        ast.parse((Path(inside.__file__).parent / name).read_text(), feature_version=(3, 9))

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from mlgym_core.errors import ModelError
 from mlgym_core.models.base import FailedAttempt, Message, Reply, ToolCall, Usage
 from mlgym_core.models.litellm.failures import MESSAGE_LIMIT, failure, overflows, retry_after
-from mlgym_core.models.litellm.openai_form import arguments_in, clean, messages_out, plain, reply_in
+from mlgym_core.models.litellm.openai_form import clean, messages_out, plain, reply_in
 from mlgym_core.models.litellm.retry import Failure, Patience, persist
 from mlgym_core.record.record import Redactor, encode
+from mlgym_core.tools.arguments import arguments_in
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JSON = st.recursive(
@@ -144,6 +145,41 @@ def test_names_and_ids_that_others_made_are_sent_as_what_they_can_be() -> None:
     (sent,) = messages_out(talk)
     named = [(call["id"], call["function"]["name"]) for call in sent["tool_calls"]]
     assert named == [("?", "bash__channel__json"), ("b", "unknown")]
+
+
+def sent_ids(talk: list[Message]) -> list[list[str]]:
+    """The ids of each message as it is sent, of calls or of the call that is answered."""
+    return [
+        [call["id"] for call in one["tool_calls"]] if "tool_calls" in one else [one["tool_call_id"]]
+        for one in messages_out(talk)
+    ]
+
+
+def test_equal_ids_of_two_turns_are_told_apart_with_their_answers() -> None:
+    turn = [
+        Message("assistant", "", (ToolCall("call_0", "bash", {}), ToolCall("call_1", "bash", {}))),
+        Message("tool", "a", tool_call_id="call_0"),
+        Message("tool", "b", tool_call_id="call_1"),
+    ]
+    once = [["call_0", "call_1"], ["call_0"], ["call_1"]]
+    again = [["again2-call_0", "again2-call_1"], ["again2-call_0"], ["again2-call_1"]]
+    assert sent_ids(turn + turn) == once + again
+    assert sent_ids(turn + turn + turn)[: len(once + again)] == once + again, "what was sent before stays as it was"
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "again2-a", "\ud800", "?"]), min_size=1, max_size=3), max_size=6))
+def test_every_call_has_an_id_of_its_own_and_its_answer_the_same(turns: list[list[str]]) -> None:
+    talk = []
+    for ids in turns:
+        talk.append(Message("assistant", "", tuple(ToolCall(one, "bash", {}) for one in ids)))
+        talk += [Message("tool", "x", tool_call_id=one) for one in ids]
+    sent = iter(sent_ids(talk))
+    asked = []
+    for ids in turns:
+        calls = next(sent)
+        assert calls == [next(sent)[0] for _ in ids]
+        asked += calls
+    assert len(set(asked)) == len(asked)
 
 
 def test_overflow_is_not_seen_where_there_is_none() -> None:

@@ -32,11 +32,11 @@ class Project:
         return self.name
 
     def sources(self) -> set[str]:
-        """The files of the package as they lie in the tree, relative to ``src``."""
+        """The files of the package, and of stubs beside it, as they lie in the tree, relative to ``src``."""
         src = self.folder / "src"
         return {
             path.relative_to(src).as_posix()
-            for path in (src / self.module).rglob("*")
+            for path in src.rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
 

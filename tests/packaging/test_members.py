@@ -21,6 +21,7 @@ CORE = {
     "mlgym_core/sandbox/shell/inside/bash.sh",
     "mlgym_core/sandbox/local/inside/launcher.py",
     "mlgym_core/sandbox/shell/inside/supervisor.sh",
+    "mlgym_peer-stubs/__init__.pyi",
     "mlgym_core/authoring/scaffold/templates/LICENSE",
     "mlgym_core/tools/inside/launch.sh",
     "mlgym_core/tools/inside/agent_tools/window.py",

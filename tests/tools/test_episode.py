@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import open_task
 from tools.toolbox import shown
 
 from mlgym_core import Action, Episode, RunConfig, StepResult, open_episode
+from mlgym_core.episode.episode import FREE_REFUSALS
 from mlgym_core.errors import BackendUnavailableError
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.record import read_events
@@ -57,7 +59,7 @@ def test_calls_and_commands_share_the_open_file(episode: Episode) -> None:
     assert shown(result.observation) == {1: "print(1)"}
     assert episode.step("python3 ../a.py").observation == "1"
     result = call(episode, "goto", line="x")
-    assert "must be a integer" in result.observation
+    assert "must be an integer" in result.observation
 
 
 def test_a_large_text_arrives_byte_for_byte(episode: Episode) -> None:
@@ -238,3 +240,47 @@ def test_odd_places_are_recorded_as_text(episode: Episode, out: Path) -> None:
     assert result.open_file == f"{episode.workdir}/a\ufffd/f"
     (folder,) = out.iterdir()
     json.dumps(list(read_events(folder))).encode()
+
+
+def test_arguments_are_taken_as_they_are_meant(episode: Episode) -> None:
+    result = call(episode, "bash", command="sleep 0.1; echo done", timeout="20")
+    assert (result.observation, result.step) == ("done", 1)
+    assert call(episode, "create", path="a.py", text="x = 0\ny = 0\n").step == 2
+    result = call(episode, "replace", old="0", new="1", all="True", path="")
+    assert shown(result.observation) == {1: "x = 1", 2: "y = 1"}
+    assert shown(call(episode, "goto", line="2").observation) == {1: "x = 1", 2: "y = 1"}
+    assert "a.py" in call(episode, "search_dir", term="y", dir=None).observation
+    given: Any = '{"command": "echo within"}'
+    assert episode.step(Action("bash", given)).observation == "within"
+    nothing: Any = None
+    assert episode.step(Action("validate", nothing)).info["outcome"] == "invalid_submission"
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (Action("bash", {"command": "touch done", "timeout": "soon"}), "'timeout' must be a number"),
+        (Action("bash", {"command": "touch done", "timeout": -1}), "must be a positive number"),
+        (Action("bash", {"command": ["touch", "done"]}), "'command' must be a string"),
+        (Action("bash", {"script": "touch done"}), "'command' is missing"),
+        (Action("goto", {"line": 1.5}), "'line' must be an integer"),
+        (Action("shell", {"command": "touch done"}), "There is no tool 'shell'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.tool,
+)
+def test_a_refusal_for_form_alone_costs_no_step(episode: Episode, out: Path, action: Action, message: str) -> None:
+    episode.step("true")
+    result = episode.step(action)
+    assert message in result.observation
+    assert (result.step, episode.steps, result.done) == (1, 1, False)
+    assert episode.run_command("ls").stdout.head == b""
+    kinds = [event["kind"] for event in read_events(next(out.iterdir()))]
+    assert (kinds.count("step"), kinds.count("refusal")) == (1, 1)
+
+
+def test_refusals_for_form_without_end_use_up_the_steps(episode: Episode) -> None:
+    for number in range(FREE_REFUSALS):
+        assert episode.step(Action("goto", {"line": f"x{number}"})).step == 0
+    while not episode.step(Action("goto", {"line": "x"})).done:
+        pass
+    assert (episode.steps, episode.reason) == (episode.limits.steps, "steps")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from mlgym_core.authoring.testing.tools import StubContext, ToolContract
 from mlgym_core.errors import UsageError
 from mlgym_core.sandbox.base import ActionResult, ActionStatus, Captured
-from mlgym_core.tools import editor
 from mlgym_core.tools.base import Script, Tool, ToolArgumentError
 from mlgym_core.tools.builtin import TOOLS, with_input
 from mlgym_core.tools.scripted import ToolsState, describe, readable, script_command, script_tool, tool_files
@@ -99,15 +96,6 @@ def test_programs_and_their_libraries_are_put_together(tmp_path: Path) -> None:
     assert "lib/pyflakes/test/harness.py" not in found
     assert {"open", "submit", "lib/agent_tools/window.py"} <= set(found)
     assert "bash" not in found
-
-
-def test_the_programs_need_nothing_but_python_3_8() -> None:
-    folder = editor.SCRIPTS / "agent_tools"
-    for path in folder.glob("*.py"):
-        tree = ast.parse(path.read_text(), feature_version=(3, 8))
-        names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-        names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0}
-        assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names, "pyflakes"}, path.name
 
 
 def test_what_is_missing_or_comes_twice_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from mlgym_core.episode.episode import Action
 from mlgym_core.models.base import Message, Reply, ToolCall
+from mlgym_core.tools.arguments import arguments_in
 from mlgym_core.tools.base import Tool
 
 Actions = list[tuple[str | None, Action]]
@@ -224,8 +225,8 @@ class Json(_Textual):
                 f'Your reply held {held}. Give exactly one: {{"thought": "...", "tool": "...", "arguments": {{...}}}}. '
                 f"The tools are: {_names(tools)}."
             )
-        tool, arguments = found[0]["tool"], found[0].get("arguments", {})
-        if not isinstance(tool, str) or not isinstance(arguments, dict):
+        tool, arguments = found[0]["tool"], arguments_in(found[0].get("arguments"))
+        if not isinstance(tool, str) or arguments is None:
             raise MalformedReplyError('"tool" must be text and "arguments" an object. Send them again.')
         return Action(tool, arguments)
 

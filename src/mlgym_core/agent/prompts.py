@@ -10,7 +10,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from mlgym_core.errors import UsageError
-from mlgym_core.task.task import Limits, Task
+from mlgym_core.task.task import Limits, Resources, Task
 from mlgym_core.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def task_values(episode: Episode, hardware: bool) -> dict[str, str]:
         "submission": ", ".join(task.submission.paths),
         "baseline": _baseline(task, episode.size),
         "hardware": f"\n# Your hardware\n\n{_hardware(episode)}\n" if hardware else "",
-        "limits": _limits(episode.limits),
+        "limits": f"{_resources(task.resources)}\n{_limits(episode.limits)}",
     }
 
 
@@ -121,6 +121,11 @@ def _baseline(task: Task, size: str) -> str:
     better = "higher" if task.primary.direction == "up" else "lower"
     known = f" It scores {score.value:g}." if score else ""
     return f"{command}\nYou are scored by {task.primary.name} ({better} is better).{known}"
+
+
+def _resources(resources: Resources) -> str:
+    cores = f"{resources.cpus:g} processor core{'s' * (resources.cpus != 1)}"
+    return f"- {cores}, {resources.memory_mb} MB of memory, {resources.pids} processes"
 
 
 def _limits(limits: Limits) -> str:

@@ -105,6 +105,11 @@ class RunProgress:
         if not self._quiet:
             self._say(self._line())
 
+    def _on_refusal(self, event: Mapping[str, Any]) -> None:
+        self._step = max(0, self._step - 1)
+        if not self._quiet:
+            self._say(f"refused, no step: {_shorten(event['observation'])}")
+
     def _on_kept(self, event: Mapping[str, Any]) -> None:
         self._say(f"the sandbox was kept; enter it with: {event['how_to_enter']}")
 

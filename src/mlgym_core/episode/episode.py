@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from mlgym_core.episode.clock import Clock
 from mlgym_core.episode.hands import Hands
@@ -16,10 +16,13 @@ from mlgym_core.grading.sealed import Grader
 from mlgym_core.record.record import RunRecord
 from mlgym_core.sandbox.base import ActionResult, Sandbox
 from mlgym_core.task.task import Split, Task
+from mlgym_core.tools.arguments import arguments_in
 from mlgym_core.tools.base import Tool, ToolArgumentError, ToolOutput
 from mlgym_core.tools.scripted import ToolsState, readable
 
 REQUESTS = ("validate", "submit")  #: tools that a script in the sandbox may ask for
+FREE_REFUSALS = 10  #: calls in a row that are refused for their arguments alone and cost no step
+_OF_FORM = ("arguments", "tool_name")
 
 
 @frozen
@@ -127,6 +130,7 @@ class Episode:
         self._reason: str | None = None
         self._closed = False
         self._place = _Place()
+        self._refusals = 0
         self._requests: set[str] = set()
 
     @property
@@ -172,6 +176,8 @@ class Episode:
     def step(self, action: Action | str) -> StepResult:
         """Do one action; text is a shell command.
 
+        A call that is refused for its form alone (no such tool, arguments that do not fit) is no step.
+
         Raises:
             UsageError: the episode has not been reset, or is over.
             SandboxLostError: the sandbox died and could not be brought back.
@@ -180,10 +186,15 @@ class Episode:
             raise UsageError(f"the episode is over ({self._reason or 'closed'}); open another one")
         if isinstance(action, str):
             action = Action("bash", {"command": action})
+        found = arguments_in(action.arguments)
+        action = action if found is None else evolve(action, arguments=found)
         hands = self._hands(self.steps + 1)
-        self.steps += 1
         started = time.monotonic()
         output = self._dispatch(action, hands)
+        if self._costs_nothing(output, hands):
+            self.log("refusal", tool=action.tool, arguments=action.arguments, observation=output.text)
+            return self._outcome(output)
+        self.steps += 1
         self._place = self._place.after(hands.last)
         output = self._fulfil(output, hands)
         seconds = round(time.monotonic() - started, 6)
@@ -200,6 +211,9 @@ class Episode:
         )
         if self._settle and self.submitted is not None:
             self.finish("submitted")
+        return self._outcome(output)
+
+    def _outcome(self, output: ToolOutput) -> StepResult:
         return StepResult(
             output.text,
             self.steps,
@@ -209,6 +223,12 @@ class Episode:
             self._place.directory,
             self._place.tools.open_file,
         )
+
+    def _costs_nothing(self, output: ToolOutput, hands: Hands) -> bool:
+        """Whether a call was refused for its form alone; too many in a row do cost, so that every episode ends."""
+        form = output.info.get("error") in _OF_FORM and hands.last is None
+        self._refusals = self._refusals + 1 if form else 0
+        return 0 < self._refusals <= FREE_REFUSALS
 
     def finish(self, reason: str = "stopped") -> None:
         """End the agent's work, and score on test what was handed in; harmless when repeated.
@@ -288,10 +308,10 @@ class Episode:
     def _dispatch(self, action: Action, hands: Hands) -> ToolOutput:
         tool = self._tools.get(action.tool)
         if tool is None:
-            return ToolOutput(f"There is no tool {action.tool!r}; the tools are: {', '.join(self._tools)}.")
+            known = ", ".join(self._tools)
+            return ToolOutput(f"There is no tool {action.tool!r}; the tools are: {known}.", {"error": "tool_name"})
         try:
-            tool.check(action.arguments)
-            return tool.run(hands, action.arguments)
+            return tool.run(hands, tool.check(action.arguments))
         except ToolArgumentError as error:
             return ToolOutput(str(error), {"error": "arguments"})
         except MLGymError:

@@ -19,32 +19,11 @@ from attrs import frozen
 
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.grading.inside import mlgym_frames as wire
+from mlgym_core.inside import program
 from mlgym_core.sandbox.base import STDOUT, ConnectionClosed, Peer
 
-#: The first program in a grading box. Descriptors 0 and 1 become the protocol; prints go to the log (stderr).
-BOOT = """
-import os, struct, sys, tarfile
-workdir = os.path.abspath(sys.argv[1])
-source, sink = os.fdopen(os.dup(0), "rb", 1 << 18), os.fdopen(os.dup(1), "wb", 1 << 16)
-os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-os.dup2(2, 1)
-os.chdir(workdir)
-class Files:
-    left = struct.unpack(">Q", source.read(8))[0]
-    def read(self, size):
-        data = source.read(min(size, self.left))
-        self.left -= len(data)
-        return data
-files = Files()
-safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-with tarfile.open(fileobj=files, mode="r|", bufsize=1 << 18) as archive:
-    archive.extractall(".", **safe)
-while files.left and files.read(1 << 18): pass
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(workdir, "lib"))
-import mlgym_peer
-mlgym_peer.main(source, sink, workdir)
-"""
+#: The first program in a grading box.
+BOOT = program(__package__, "boot.py")
 
 LOG_TAIL = 32 * 1024  #: bytes of a box's log that are kept
 PLAYER_LOG_LIMIT = 64 * 1024 * 1024  #: bytes a player may print before it is closed

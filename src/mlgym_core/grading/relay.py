@@ -108,15 +108,20 @@ class RemotePlayer:
         kind: FailureKind = "refused" if header.get("kind") == "refused" else "raised"
         message = header.get("message")
         message = clean(message) if isinstance(message, str) and message else "your code failed without saying why"
+        if message.startswith("the submission raised SystemExit"):
+            message = clean(f"{message.rstrip()}{self._last_words()}")
         if header.get("id") == self.calls and self.calls:
             return Failure(kind, message)
         return self._fail(kind, message)
 
     def _died(self) -> Failure:
+        said = self._last_words()
+        return self._fail("died", clean(f"the process that ran your code ended (exit, crash or out of memory){said}"))
+
+    def _last_words(self) -> str:
         self.link.drain(time.monotonic() + DRAIN_SECONDS)
         tail = self.link.log().strip()[-500:]
-        said = f"; it last printed: {tail}" if tail else ""
-        return self._fail("died", clean(f"the process that ran your code ended (exit, crash or out of memory){said}"))
+        return f"; it last printed: {tail}" if tail else ""
 
     def _fail(self, kind: FailureKind, message: str) -> Failure:
         self.failure = Failure(kind, message)

@@ -9,6 +9,7 @@ from typing import Any
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall
 from mlgym_core.task.plainfile import read_plain
+from mlgym_core.tools.arguments import arguments_in
 from mlgym_core.tools.base import Tool, ToolArgumentError
 
 
@@ -44,7 +45,7 @@ class ScriptedModel:
 
 
 def _call(action: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    return action["tool"], action.get("arguments", {})
+    return action["tool"], arguments_in(action.get("arguments")) or {}
 
 
 def baseline(argument: str, context: ModelContext) -> ScriptedModel:
@@ -94,7 +95,7 @@ def _problem(action: object, tools: Sequence[Tool]) -> str | None:
         return "text must be text"
     if not isinstance(action.get("tool", "" if "text" in action else None), str):
         return "names no tool"
-    if not isinstance(action.get("arguments", {}), Mapping):
+    if arguments_in(action.get("arguments")) is None:
         return "arguments is not a mapping"
     if "tool" in action and known:
         if action["tool"] not in known:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 from attrs import field, frozen
 
 from mlgym_core.sandbox.base import ActionResult
+from mlgym_core.tools.arguments import MisfitError, taken
 
 
 @frozen
@@ -91,38 +91,19 @@ class Tool:
     run: Callable[[ToolContext, Mapping[str, Any]], ToolOutput]
     script: Script | None = None
 
-    def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check arguments against the schema's ``properties``, ``required`` and primitive types.
+    def check(self, arguments: object) -> dict[str, Any]:
+        """Check arguments against the schema's ``properties``, ``required`` and types.
+
+        Args:
+            arguments: an object, or what can be taken for one, see :func:`~mlgym_core.tools.arguments.taken`.
+
+        Returns:
+            The arguments as the schema wants them, for ``run``.
 
         Raises:
             ToolArgumentError: naming the argument and what was expected.
         """
-        properties: Mapping[str, Mapping[str, Any]] = self.parameters.get("properties", {})
-        usage = f"{self.name}({', '.join(properties)})"
-        for name in self.parameters.get("required", ()):
-            if name not in arguments:
-                raise ToolArgumentError(f"{self.name}: argument {name!r} is missing; usage: {usage}")
-        for name, value in arguments.items():
-            if name not in properties:
-                raise ToolArgumentError(f"{self.name}: unknown argument {name!r}; usage: {usage}")
-            expected = properties[name].get("type")
-            if isinstance(expected, str) and not _fits(value, expected):
-                raise ToolArgumentError(f"{self.name}: argument {name!r} must be a {expected}, got {value!r:.80}")
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-
-
-def _fits(value: Any, expected: str) -> bool:
-    if isinstance(value, bool) and expected != "boolean":
-        return False
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    return isinstance(value, _TYPES.get(expected, (object,)))
+        try:
+            return taken(self.parameters, arguments)
+        except MisfitError as error:
+            raise ToolArgumentError(f"{self.name}: {error}") from error

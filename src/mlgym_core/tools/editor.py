@@ -91,7 +91,7 @@ REPLACE = script_tool(
             "old": {"type": "string", "description": "text to replace; may span lines"},
             "new": {"type": "string", "description": "text in its place"},
             "all": {"type": "boolean", "description": "replace every occurrence; false by default"},
-            "path": {"type": "string", "description": "of the file; the open one by default"},
+            "path": {"type": "string", "minLength": 1, "description": "of the file; the open one by default"},
         },
         "required": ["old", "new"],
     },

@@ -6,7 +6,7 @@ from mlgym_core.tools.editor import SCRIPT
 from mlgym_core.tools.scripted import script_tool
 
 _TERM = {"type": "string", "description": "literal text within one line"}
-_DIR = {"type": "string", "description": "folder to look below; the current one by default"}
+_DIR = {"type": "string", "minLength": 1, "description": "folder to look below; the current one by default"}
 
 SEARCH_DIR = script_tool(
     "search_dir",
@@ -22,7 +22,7 @@ SEARCH_FILE = script_tool(
         "type": "object",
         "properties": {
             "term": _TERM,
-            "file": {"type": "string", "description": "path of the file; the open one by default"},
+            "file": {"type": "string", "minLength": 1, "description": "path of the file; the open one by default"},
         },
         "required": ["term"],
     },

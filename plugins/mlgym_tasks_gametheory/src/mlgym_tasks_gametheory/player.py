@@ -11,7 +11,7 @@ from operator import index
 from struct import iter_unpack
 from typing import Any
 
-import mlgym_peer as peer  # type: ignore[import-not-found]
+import mlgym_peer as peer
 from strategy import row_strategy  # type: ignore[import-not-found]
 
 Check = Callable[[Any], "bytes | None"]

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, Callable, Dict, Mapping, NamedTuple, Tuple  # 
 if __package__:  # on the host
     from mlgym_core.grading.inside import mlgym_frames as frames
 else:
-    import mlgym_frames as frames  # type: ignore[import-not-found, no-redef, unused-ignore]
+    import mlgym_frames as frames  # type: ignore[no-redef, unused-ignore]
 
 PROTOCOL = 1
 MAX_RESULT = 1024 * 1024  #: bytes of result.json
@@ -336,4 +336,5 @@ def _run_entry() -> None:
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     sys.modules["__main__"] = module
+    sys.argv = [str(path)]  # a program without arguments, for whatever reads them while it is imported
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)

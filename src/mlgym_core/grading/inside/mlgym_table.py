@@ -23,7 +23,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Callable, Collection, Iterator, List, Sequence, Tuple  # noqa: UP035
 
-from mlgym_peer import InvalidSubmission  # type: ignore[import-not-found, unused-ignore]
+from mlgym_peer import InvalidSubmission
 
 MAX_LINE = 64 * 1024  #: bytes
 MAX_NUMBER = 100  #: characters of a number

@@ -125,11 +125,8 @@ class HumanModel:
             self._terminal.show(f"There is no tool {name!r}; the tools are {', '.join(self._tools)}.")
             return None
         try:
-            given = json.loads(arguments or "{}")
-            if not isinstance(given, dict):
-                raise ToolArgumentError("the arguments must be a JSON object")
-            tool.check(given)
-        except (ValueError, RecursionError) as error:
+            given = tool.check(arguments)
+        except ToolArgumentError as error:
             self._terminal.show(f"{error}; the form is :call {name} {{...}}")
             return None
         return self._asked(name, given)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
+
+from attrs import evolve
 
 from mlgym_core.models.base import Message, Reply, ToolCall, Usage
+from mlgym_core.tools.arguments import arguments_in
 from mlgym_core.tools.base import Tool
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -23,7 +27,8 @@ def messages_out(messages: Sequence[Message], cache: bool = False) -> list[dict[
         cache: mark the system message and the last one for the provider's cache: all that comes before a mark is
             kept, so that the next request finds all but its end there.
     """
-    out = [_message(m) for m in messages if m.role != "assistant" or m.content.strip() or m.tool_calls]
+    sent = _told_apart([m for m in messages if m.role != "assistant" or m.content.strip() or m.tool_calls])
+    out = [_message(m) for m in sent]
     if cache:
         for message in [m for m in out[:1] if m["role"] == "system"] + out[-1:]:
             _mark(message)
@@ -78,19 +83,6 @@ def reply_in(body: Mapping[str, Any], usage: Usage, number: int, carried: Sequen
     return Reply(_text(message), tuple(calls), usage, raw, again)
 
 
-def arguments_in(text: object) -> Mapping[str, Any] | None:
-    """A call's arguments; ``None`` unless they are an object of strict JSON (no text at all is an empty one)."""
-    if isinstance(text, Mapping):
-        return text
-    if text is None or text == "":
-        return {}
-    try:
-        value = json.loads(str(text), parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def clean(text: str) -> str:
     """The text without lone surrogates, which cannot be sent."""
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -113,8 +105,48 @@ def _message(message: Message) -> dict[str, Any]:
         out["content"] = out["content"] or None
         out["tool_calls"] = [_call(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
-        out["tool_call_id"] = clean(message.tool_call_id)
+        out["tool_call_id"] = message.tool_call_id
     return out
+
+
+def _told_apart(messages: Sequence[Message]) -> list[Message]:
+    """The same with an id of its own for every call; some services number the calls of each reply anew."""
+    names = _Names({clean(call.id) for message in messages for call in message.tool_calls})
+    named: dict[str, list[str]] = {}
+    out = []
+    for message in messages:
+        named_anew = message
+        if message.tool_calls:
+            calls = [(clean(call.id), evolve(call, id=names.fresh(clean(call.id)))) for call in message.tool_calls]
+            named = {old: [call.id for key, call in calls if key == old] for old, _ in calls}
+            named_anew = evolve(message, tool_calls=tuple(call for _, call in calls))
+        elif message.tool_call_id is not None:
+            keys = named.get(clean(message.tool_call_id)) or [clean(message.tool_call_id)]
+            named_anew = evolve(message, tool_call_id=keys.pop(0) if len(keys) > 1 else keys[0])
+        out.append(named_anew)
+    return out
+
+
+class _Names:
+    """Gives every name out once.
+
+    Args:
+        taken: that a made-up name must not be.
+    """
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._times: Counter[str] = Counter()
+
+    def fresh(self, name: str) -> str:
+        """The name when it is asked for the first time, then others that nobody has."""
+        self._times[name] += 1
+        made = name
+        while self._times[name] > 1 and made in self._taken:
+            made = f"again{self._times[name]}-{name}"
+            self._times[name] += made in self._taken
+        self._taken.add(made)
+        return made
 
 
 def _mark(message: dict[str, Any]) -> None:
@@ -130,7 +162,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     arguments = clean(json.dumps(dict(call.arguments or {}), ensure_ascii=False))
     # Models make names up; services refuse a conversation that holds one no tool could have.
     name = _NO_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unknown"
-    return {"id": clean(call.id), "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -138,14 +170,3 @@ def _text(message: Mapping[str, Any]) -> str:
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
     return clean(str(content))
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is too large")
-    return value

@@ -14,25 +14,25 @@ from mlgym_core.errors import ExportError
 
 
 @functools.cache
-def _passwd_of(digest: str) -> dict[str, bytes | None]:  # noqa: ARG001 - one cell an image
+def _known(digest: str, path: str) -> dict[str, bytes | None]:  # noqa: ARG001 - one cell a file of an image
     return {}
 
 
-def passwd(api: Any, container: str, digest: str, uid: int, home: str) -> bytes | None:
-    """The image's ``/etc/passwd`` with an agent in it; ``None`` when its user id has a name already."""
-    cell = _passwd_of(digest)
+def with_line(api: Any, container: str, digest: str, path: str, line: str) -> bytes | None:
+    """The image's ``/etc/passwd`` or ``/etc/group`` with a line more; ``None`` when its id (third field) has a name."""
+    cell = _known(digest, path)
     if "content" not in cell:
         try:
-            pieces, _ = api.get_archive(container, "/etc/passwd")
+            pieces, _ = api.get_archive(container, path)
             with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
                 member = archive.next()
                 content = archive.extractfile(member) if member is not None else None
                 text = content.read() if content is not None else b""
         except Exception:
             text = b""
-        taken = any(line.split(b":")[2:3] == [str(uid).encode()] for line in text.splitlines())
-        line = f"agent:x:{uid}:{uid}:agent:{home}:/bin/sh\n".encode()
-        cell["content"] = None if taken else text.rstrip(b"\n") + b"\n" + line if text else line
+        added = line.encode()
+        taken = any(known.split(b":")[2:3] == added.split(b":")[2:3] for known in text.splitlines())
+        cell["content"] = None if taken else (text.rstrip(b"\n") + b"\n" if text else b"") + added + b"\n"
     return cell["content"]
 
 

@@ -33,6 +33,7 @@ from mlgym_core.sandbox.owner import Owner
 from mlgym_core.sandbox.shell.environment import base_environment
 from mlgym_core.sandbox.shell.life import supervisor_argv
 from mlgym_core.sandbox.shell.shell import Shell
+from mlgym_core.sandbox.threads import threads
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task.task import Capability, Image
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 WORKSPACE = "/workspace"
 _PEER_WORKDIR = "/box"
 _HOME = "/home/agent"
+_HOSTNAME = "mlgym"
 _UID = 1000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Without a PATH: the image's own holds, where its interpreter may come first.
@@ -175,6 +177,7 @@ class DockerBackend:
             memswap_limit=f"{resources.memory_mb}m" if self._info.get("SwapLimit") else None,
             nano_cpus=int(min(resources.cpus, self._info.get("NCPU") or resources.cpus) * 1e9),
             pids_limit=resources.pids,
+            extra_hosts={_HOSTNAME: "127.0.0.1"},
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             log_config={"Type": "none"},
@@ -188,8 +191,9 @@ class DockerBackend:
                 list(command),
                 user=f"{_UID}:{_UID}",
                 working_dir=workdir,
+                hostname=_HOSTNAME,
                 stdin_open=True,
-                environment={**_ENVIRONMENT, "PWD": workdir, **spec.env},
+                environment={**_ENVIRONMENT, **threads(spec.resources), "PWD": workdir, **spec.env},
                 labels=_labels(spec),
                 entrypoint=[],
                 host_config=config,
@@ -282,7 +286,8 @@ class DockerSandbox:
             with _explained("put the task's files into a container"):
                 self._api.put_archive(self._container, "/", self._initial_files())
             self._warden = Warden(backend.client, self._container)
-            env = {**base_environment(_HOME, _PATH), **self._image_environment(), "PWD": WORKSPACE, **spec.env}
+            env = {**base_environment(_HOME, _PATH), **threads(spec.resources), **self._image_environment()}
+            env |= {"PWD": WORKSPACE, **spec.env}
             env = toolfiles.first_on_path(self.tools, env) if spec.tools else env
             self._shell = Shell(self._connect, self._warden.kill, env=env, workdir=WORKSPACE, state_dir=_STATE)
             self._warden.arm()
@@ -394,7 +399,7 @@ class DockerSandbox:
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def _initial_files(self) -> bytes:
-        """An archive for ``/``: the workspace, the tools, and a line for the agent in ``/etc/passwd``."""
+        """An archive for ``/``: the workspace, the tools, and the agent's name for its ids."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
             archives.add_folder(archive, WORKSPACE, _UID)
@@ -404,9 +409,13 @@ class DockerSandbox:
                 mode = 0o755 if os.access(source, os.X_OK) else 0o644
                 archives.add_file(archive, f"{WORKSPACE}/{path}", source.read_bytes(), _UID, mode)
             toolfiles.pack(self._spec.tools, archive, toolfiles.state_file(_STATE))
-            passwd = archives.passwd(self._api, self._container, self._spec.image.digest, _UID, _HOME)
-            if passwd is not None:
-                archives.add_file(archive, "/etc/passwd", passwd, 0, 0o644)
+            for path, line in (
+                ("/etc/passwd", f"agent:x:{_UID}:{_UID}:agent:{_HOME}:/bin/sh"),
+                ("/etc/group", f"agent:x:{_UID}:"),
+            ):
+                names = archives.with_line(self._api, self._container, self._spec.image.digest, path, line)
+                if names is not None:
+                    archives.add_file(archive, path, names, 0, 0o644)
         return packed.getvalue()
 
     def _connect(self) -> Connection:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from mlgym_core.inside import program
 from mlgym_core.sandbox.base import STDOUT, ConnectionClosed
 from mlgym_core.sandbox.engine.sockets import SocketConnection
 
@@ -40,7 +40,7 @@ class Warden:
             OSError: the container takes no new process.
         """
         api = self.client.api
-        script = (files("mlgym_core.sandbox.engine") / "inside" / "warden.sh").read_text("utf-8")
+        script = program(__package__, "warden.sh")
         try:
             created = api.exec_create(self.container, ["sh", "-c", script, "mlgym-warden"], stdin=True)
             self._connection = SocketConnection(api.exec_start(created["Id"], socket=True))

@@ -21,6 +21,7 @@ from mlgym_core.sandbox.paths import HOME, PEER_WORKDIR, SHELL_STATE, WORKSPACE
 from mlgym_core.sandbox.shell.environment import base_environment
 from mlgym_core.sandbox.shell.life import supervisor_argv
 from mlgym_core.sandbox.shellbox import ShellSandbox
+from mlgym_core.sandbox.threads import threads
 from mlgym_core.sandbox.tmpfs import Sizes
 from mlgym_core.task.task import Capability, Image
 
@@ -102,7 +103,7 @@ class _Place:
         except InfrastructureError:
             scratch.remove(self.folder)
             raise
-        bubblewrap.write_etc(self.folder)
+        bubblewrap.write_etc(self.folder, spec.network)
         for name in ("home", "tmp"):
             (self.folder / name).mkdir()
 
@@ -129,7 +130,7 @@ class _Place:
         binaries = environments.interpreter(self.spec.image).parent
         path = f"{binaries}:{bubblewrap.EXTRA_BIN}:{_SYSTEM_PATH}"
         home = HOME if self.isolate else str(self.folder / "home")
-        env = base_environment(home, path)
+        env = base_environment(home, path) | threads(self.spec.resources)
         if not self.isolate:
             env |= {"TMPDIR": str(self.folder / "tmp"), BOX_VARIABLE: self.folder.name}
         if environments.is_environment(self.spec.image):

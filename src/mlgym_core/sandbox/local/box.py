@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from attrs import define
 
 from mlgym_core.errors import InfrastructureError
+from mlgym_core.inside import program
 from mlgym_core.sandbox.base import STDERR, ConnectionClosed
 from mlgym_core.sandbox.local import bubblewrap, processes, seccomp
 from mlgym_core.sandbox.local.cgroups import Group
@@ -25,9 +25,6 @@ from mlgym_core.sandbox.local.pipes import PipeConnection, spawn
 BOX_VARIABLE = "MLGYM_BOX"
 _START_SECONDS = 20.0
 _READY_BYTE = b"\x06"
-_READY = "printf '\\006' >&2; exec \"$@\""
-# Learns the box's first process, then waits for a word; the runner's death closes the pipe without one.
-_WATCH = 'read -r root && { read -r word; [ "$word" = over ] || kill -9 "$root"; }'
 _END_SECONDS = 10.0
 
 
@@ -100,7 +97,11 @@ class Box:
         reading, self.lifeline = os.pipe()
         try:
             self.watcher = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH], stdin=reading, stdout=subprocess.DEVNULL, env={}, start_new_session=True
+                ["/bin/sh", "-c", program(__package__, "watch.sh")],
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
             )
             os.write(self.lifeline, b"%d\n" % self.root)
         except OSError as error:
@@ -117,7 +118,7 @@ def open_isolated(
     Raises:
         InfrastructureError: bubblewrap could not make the box; the message is its own.
     """
-    ready = ["/bin/sh", "-c", _READY, "sh", *argv]
+    ready = ["/bin/sh", "-c", program(__package__, "ready.sh"), "sh", *argv]
     reading, writing = os.pipe()
     try:
         try:
@@ -148,7 +149,7 @@ def open_plain(argv: Sequence[str], env: Mapping[str, str], cwd: Path, name: str
     Raises:
         InfrastructureError: it could not be started.
     """
-    source = (files("mlgym_core.sandbox.local") / "inside" / "launcher.py").read_text("utf-8")
+    source = program(__package__, "launcher.py")
     reading, writing = os.pipe()
     try:
         command = [sys.executable, "-I", "-S", "-c", source, str(reading), *argv]

@@ -6,6 +6,7 @@ agent with the host's root identity, able to read whatever root reads.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from mlgym_core import inside
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox import toolfiles
 from mlgym_core.sandbox.base import Mount, Network
@@ -41,7 +43,8 @@ _ETC = (
     "localtime",
     "nsswitch.conf",
 )
-_ETC_NETWORK = ("resolv.conf", "hosts")
+_ETC_NETWORK = ("resolv.conf",)
+_HOSTNAME = "mlgym"
 _PACKAGES = ("lib*/python*/site-packages", "lib*/python*/dist-packages", "local/lib*/python*/dist-packages")
 
 
@@ -50,7 +53,7 @@ class Layout:
     """What one box shows.
 
     Attributes:
-        etc: host folder with the generated ``passwd`` and ``group``.
+        etc: host folder with the generated ``passwd``, ``group`` and ``hosts``.
         workdir: absolute path inside.
         workspace: host folder bound there, writable; ``None`` for an empty tmpfs.
         mounts: read-only folders, relative to ``workdir``.
@@ -107,12 +110,11 @@ def probe() -> Probe:
         return Probe(
             f"no filter of system calls is known for {seccomp.machine()}, and boxes would share kernel keyrings"
         )
-    look = 'id -u; while read -r key value; do case $key in CapEff:|NoNewPrivs:|Seccomp:) echo "$value";; esac; done'
     try:
         version = _run([program, "--version"])
         with tempfile.TemporaryDirectory(prefix="mlgym-probe-") as folder, seccomp.descriptor() as calls:
             write_etc(Path(folder))
-            argv = command(Layout(etc=Path(folder)), ["/bin/sh", "-c", f"{look} </proc/self/status"], calls)
+            argv = command(Layout(etc=Path(folder)), ["/bin/sh", "-c", inside.program(__package__, "look.sh")], calls)
             done = _run(argv, calls)
     except (OSError, subprocess.SubprocessError, InfrastructureError) as error:
         return Probe(f"bubblewrap could not be run: {error}")
@@ -131,11 +133,15 @@ def _run(argv: Sequence[str], *inherited: int) -> subprocess.CompletedProcess[st
     )
 
 
-def write_etc(folder: Path) -> None:
-    """Generate the ``passwd`` and ``group`` of a box in ``folder``."""
+def write_etc(folder: Path, network: Network = "none") -> None:
+    """Generate the ``passwd``, ``group`` and ``hosts`` of a box in ``folder``; with a network, the host's names too."""
     ids = uid()
     passwd = f"root:x:0:0:root:/root:/usr/sbin/nologin\nagent:x:{ids}:{ids}:agent:{HOME}:/bin/bash\n"
-    for name, text in (("passwd", passwd), ("group", f"root:x:0:\nagent:x:{ids}:\n")):
+    hosts = f"127.0.0.1 localhost {_HOSTNAME}\n::1 localhost ip6-localhost ip6-loopback\n"
+    if network == "full":
+        with contextlib.suppress(OSError):
+            hosts += Path("/etc/hosts").read_text("utf-8", "replace")
+    for name, text in (("passwd", passwd), ("group", f"root:x:0:\nagent:x:{ids}:\n"), ("hosts", hosts)):
         path = folder / name
         path.write_text(text)
         path.chmod(0o644)
@@ -155,7 +161,7 @@ def command(layout: Layout, argv: Sequence[str], calls: int, info: int | None = 
     """
     root = os.geteuid() == 0
     program = shutil.which("bwrap") or "bwrap"
-    result = [program, "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "mlgym"]
+    result = [program, "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", _HOSTNAME]
     result += ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
     if layout.network == "none":
         result.append("--unshare-net")
@@ -169,8 +175,10 @@ def command(layout: Layout, argv: Sequence[str], calls: int, info: int | None = 
     if info is not None:
         result += ["--info-fd", str(info)]
     result += _Tree(layout).arguments()
-    result += ["--chdir", layout.workdir, "--"]
-    return result + (_drop() if root else []) + list(argv)
+    if not root:
+        return [*result, "--chdir", layout.workdir, "--", *argv]
+    # Root without its capabilities may not enter what an agent has closed to others; the agent's own user may.
+    return [*result, "--chdir", "/", "--", *_drop(), "/bin/sh", "-c", 'cd -- "$0" && exec "$@"', layout.workdir, *argv]
 
 
 def _drop() -> list[str]:
@@ -264,7 +272,7 @@ class _Tree:
             path = Path("/etc", name)
             if path.exists():
                 self._read_only(path.resolve(), path)
-        for name in ("passwd", "group"):
+        for name in ("passwd", "group", "hosts"):
             self._read_only(self._layout.etc / name, Path("/etc", name))
 
     def _devices(self) -> None:

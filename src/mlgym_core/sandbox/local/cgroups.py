@@ -12,6 +12,7 @@ from pathlib import Path
 from attrs import frozen
 
 from mlgym_core.errors import InfrastructureError
+from mlgym_core.inside import program
 from mlgym_core.sandbox.local import processes
 from mlgym_core.task.task import Capability, Resources
 
@@ -19,7 +20,6 @@ _PREFIX = "mlgym-"
 _CONTROLLERS = {"memory": Capability.MEMORY, "pids": Capability.PIDS, "cpu": Capability.CPU}
 _PERIOD_US = 100_000
 _REMOVE_SECONDS = 3.0
-_JOIN = 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
 
 
 @functools.lru_cache(maxsize=1)
@@ -84,7 +84,7 @@ class Group:
         """The command that enters the groups and then becomes ``argv``."""
         if not self.folders:
             return list(argv)
-        return ["/bin/sh", "-c", _JOIN, "join", *map(str, self.folders), "--", *argv]
+        return ["/bin/sh", "-c", program(__package__, "join.sh"), "join", *map(str, self.folders), "--", *argv]
 
     def members(self) -> set[int]:
         """Processes in any of the groups."""

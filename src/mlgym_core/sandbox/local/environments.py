@@ -142,6 +142,7 @@ def _call(argv: Sequence[str], folder: Path) -> str:
             cwd=folder,
             env=kept,
             stdin=subprocess.DEVNULL,
+            umask=0o022,  # boxes read it as another user
             capture_output=True,
             text=True,
             timeout=_BUILD_SECONDS,

@@ -39,19 +39,19 @@ def fill(folder: Path, files: Mapping[str, Path], mounts: Sequence[Mount], owner
         InfrastructureError: a file cannot be copied.
     """
     try:
-        folder.mkdir(mode=0o755)
+        _open_folder(folder)
         for inside, source in files.items():
             target = folder / relative(inside)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _open_folder(target.parent)
             shutil.copyfile(source, target)
             target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
         for mount in mounts:
             target = folder / relative(mount.target)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _open_folder(target.parent)
             if link:
                 target.symlink_to(mount.source.resolve())
             elif mount.source.is_dir():
-                target.mkdir(exist_ok=True)
+                _open_folder(target)
             else:
                 target.touch()
         if owner is not None:
@@ -59,6 +59,14 @@ def fill(folder: Path, files: Mapping[str, Path], mounts: Sequence[Mount], owner
                 os.chown(path, owner, owner, follow_symlinks=False)
     except OSError as error:
         raise InfrastructureError(f"the workspace could not be filled: {error}") from error
+
+
+def _open_folder(folder: Path) -> None:
+    """Make a folder and those above it, open to be read whatever the caller's umask is."""
+    if not folder.is_dir():
+        _open_folder(folder.parent)
+        folder.mkdir()
+        folder.chmod(0o755)
 
 
 def check_readable(mounts: Sequence[Mount]) -> None:

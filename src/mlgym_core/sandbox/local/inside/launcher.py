@@ -16,9 +16,9 @@ _SET_CHILD_SUBREAPER = 36
 
 def _descendants() -> list[int]:
     parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - starts fast because it imports little
+    for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
+            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as stat:
                 parents[int(name)] = int(stat.read().rsplit(b")", 1)[1].split()[1])
     found: set[int] = set()
     fresh = {os.getpid()}

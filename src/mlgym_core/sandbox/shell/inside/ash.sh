@@ -22,7 +22,7 @@ __m_q() {
   printf "'%s'" "$o$s"
 }
 
-# Save: what a shell must read to become like this one. $1: the slot, told by the last line, so that a torn file is none.
+# Save: what a shell must read to become like this one. The last line tells the slot, $1; a torn file lacks it.
 __m_s() {
   printf 'cd -- '
   __m_q "$PWD"

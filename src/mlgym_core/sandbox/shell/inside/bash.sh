@@ -7,7 +7,7 @@
 # declare -f saves all functions with every action, these included. So they are few; layout and comments cost nothing.
 builtin readonly __m_D=@STATE@
 
-# Save: what a shell must read to become like this one. $1: the slot, told by the last line, so that a torn file is none.
+# Save: what a shell must read to become like this one. The last line tells the slot, $1; a torn file lacks it.
 __m_s() {
   builtin printf 'cd -- %q || __m_g=gone\n' "$PWD"
   builtin umask -p
@@ -26,7 +26,7 @@ __m_i() {
 # Mark the end of an action on both streams, then save. $1: nonce, $2: slot. Keeps the action's exit code.
 __m() {
   builtin local __m_r=$? __m_w __m_p __m_t
-  # Where "builtin" is not what it should be, the expansion of an unset variable ends the shell: nothing else is sure to.
+  # Where "builtin" is not what it should be, expanding an unset variable ends the shell: nothing else is sure to.
   [[ ${__m_r?} ]]
   builtin set +exuvfC
   IFS=$' \t\n'

@@ -2,7 +2,7 @@
 
 import time
 
-import mlgym_peer as peer  # type: ignore[import-not-found]
+import mlgym_peer as peer
 from instances import batches_of  # type: ignore[import-not-found]
 from passes import FLOOR, run  # type: ignore[import-not-found]
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import mlgym_peer as peer  # type: ignore[import-not-found]
+import mlgym_peer as peer
 from instances import Instance, Keyed, disguised  # type: ignore[import-not-found]
 from pristine import TooLong, Unproved, baseline, replay  # type: ignore[import-not-found]
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-import mlgym_peer as peer  # type: ignore[import-not-found]
+import mlgym_peer as peer
 from solver import BadDecision, Search  # type: ignore[import-not-found]
 
 random.seed(0)  # what a heuristic draws while it is imported is the same in every pass

@@ -3,8 +3,8 @@
 import csv
 import math
 
-import mlgym_peer as peer  # type: ignore[import-not-found]
-import mlgym_table as table  # type: ignore[import-not-found]
+import mlgym_peer as peer
+import mlgym_table as table
 
 HIGHEST = 1e12  #: US dollars; a prediction beyond it is a mistake, whatever the split
 

@@ -1,6 +1,6 @@
 """Scores a strategy: the mean payoff a round of the row player."""
 
-import mlgym_peer as peer  # type: ignore[import-not-found]
+import mlgym_peer as peer
 from lockstep import play  # type: ignore[import-not-found]
 from opponent import Blotto  # type: ignore[import-not-found]
 
