@@ -13,6 +13,7 @@ from support import PluginFolder, open_task
 from mlgym_core import Action
 from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
+from mlgym_core.tools.inside.agent_tools.declared import TOOLS as TABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text("utf-8")
 
@@ -21,9 +22,13 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_every_tool_is_in_the_table_with_its_arguments() -> None:
+def test_every_tool_is_in_the_table_with_its_arguments_and_usage() -> None:
     for tool in TOOLS:
-        assert f"`{tool.name}({', '.join(tool.parameters['properties'])})`" in PAGE
+        (row,) = (
+            line for line in PAGE.splitlines() if f"`{tool.name}({', '.join(tool.parameters['properties'])})`" in line
+        )
+        usage = TABLE[tool.name].usage if tool.name in TABLE else ""
+        assert f"`{usage}`" in row or not usage
 
 
 def test_the_plugin_of_the_page(plugins_here: PluginFolder, task_folder: Callable[..., Path], tmp_path: Path) -> None:

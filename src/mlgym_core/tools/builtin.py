@@ -1,15 +1,20 @@
-"""The tools that every agent has: ``bash``, those of ``editor`` and ``search``, ``validate`` and ``submit``."""
+"""The tools that every agent has: ``bash``, and those that ``inside/agent_tools/declared.py`` declares."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from mlgym_core.tools import editor, search
-from mlgym_core.tools.base import Tool, ToolArgumentError, ToolContext, ToolOutput
-from mlgym_core.tools.scripted import describe
+from mlgym_core.tools.base import Script, Tool, ToolArgumentError, ToolContext, ToolOutput
+from mlgym_core.tools.inside.agent_tools.declared import TOOLS as TABLE
+from mlgym_core.tools.inside.agent_tools.declared import Declared
+from mlgym_core.tools.scripted import describe, script_tool
+
+_INSIDE = Path(__file__).parent / "inside"
+SCRIPT = Script(_INSIDE / "launch.sh", (_INSIDE / "agent_tools", "pyflakes"))
 
 # The form that published agents have learnt; without this the shell would run the text line by line.
 _PUBLISHED_FORM = re.compile(
@@ -69,20 +74,25 @@ BASH = Tool(
     run=bash,
 )
 
-VALIDATE = Tool(
-    name="validate",
-    description="Freeze the submission in your workspace and score it on the dev split. Counted; see your limits.",
-    parameters={"type": "object", "properties": {}},
-    run=lambda context, _: context.validate(),
-    script=editor.SCRIPT,
-)
+_ON_HOST: Mapping[str, Callable[[ToolContext], ToolOutput]] = {
+    "validate": lambda context: context.validate(),
+    "submit": lambda context: context.submit(),
+}
 
-SUBMIT = Tool(
-    name="submit",
-    description="Freeze the submission in your workspace, have it scored on the hidden test split, and finish.",
-    parameters={"type": "object", "properties": {}},
-    run=lambda context, _: context.submit(),
-    script=editor.SCRIPT,
-)
 
-TOOLS = (BASH, *editor.TOOLS, *search.TOOLS, VALIDATE, SUBMIT)
+def _tool(name: str, declared: Declared) -> Tool:
+    """The tool call that a declaration stands for."""
+    properties = dict(declared.arguments)
+    parameters: dict[str, Any] = {"type": "object", "properties": properties}
+    if properties:
+        parameters["required"] = [argument for argument in properties if argument not in declared.optional]
+    about = f"{declared.about} In bash: {declared.usage}." if properties else declared.about
+    on_host = _ON_HOST.get(name)
+    if on_host is None:
+        return script_tool(name, about, parameters, SCRIPT)
+    return Tool(name, about, parameters, lambda context, _: on_host(context), SCRIPT)
+
+
+_DECLARED = {name: _tool(name, declared) for name, declared in TABLE.items()}
+VALIDATE, SUBMIT = _DECLARED["validate"], _DECLARED["submit"]
+TOOLS = (BASH, *_DECLARED.values())

@@ -194,7 +194,7 @@ _HOW_TO_REPLACE = (
 )
 
 COMMANDS = {
-    "edit": Command("edit START:END <<'EOF' ... EOF, or edit START:END --delete", _edit_words, _edit),
-    "insert": Command("insert LINE <<'EOF' ... EOF (0 inserts at the top)", _insert_words, _insert),
-    "replace": Command("replace [--all] OLD NEW [PATH]", _replace_words, _replace),
+    "edit": Command(_edit_words, _edit),
+    "insert": Command(_insert_words, _insert),
+    "replace": Command(_replace_words, _replace),
 }

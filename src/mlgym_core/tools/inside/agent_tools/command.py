@@ -6,28 +6,13 @@ import os
 import stat
 import sys
 
+from .declared import TOOLS
+
 # Importing typing would be a fifth of a call's time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
-
-_MODULES = {
-    "open": "window",
-    "goto": "window",
-    "scroll_up": "window",
-    "scroll_down": "window",
-    "create": "window",
-    "edit": "change",
-    "insert": "change",
-    "replace": "change",
-    "search_dir": "find",
-    "search_file": "find",
-    "find_file": "find",
-    "filemap": "outline",
-    "validate": "request",
-    "submit": "request",
-}
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure of the program
@@ -39,21 +24,18 @@ class Usage(Refused):
 
 
 class Command:
-    """One tool.
+    """How a tool works; ``declared`` says what it is.
 
     Attributes:
-        usage: of the command line.
         parse: from the words of a command line to arguments; ValueError when they do not fit.
         run: does it; returns what the agent reads.
     """
 
     def __init__(
         self,
-        usage: str,
         parse: Callable[[list[str]], Mapping[str, Any]],
         run: Callable[[Mapping[str, Any]], bytes],
     ) -> None:
-        self.usage = usage
         self.parse = parse
         self.run = run
 
@@ -71,12 +53,13 @@ def main(name: str, words: Sequence[str]) -> int:
 
 def _answer(name: str, words: Sequence[str]) -> tuple[int, bytes]:
     try:
-        module = __import__(f"{__package__}.{_MODULES[name]}", fromlist=["COMMANDS"])
+        declared = TOOLS[name]
+        module = __import__(f"{__package__}.{declared.module}", fromlist=["COMMANDS"])
         command: Command = module.COMMANDS[name]
         try:
             return 0, command.run(_arguments(command, list(words)))
         except Usage as refusal:
-            return 2, f"{refusal}\nusage: {command.usage}".encode("utf-8", "surrogateescape")
+            return 2, f"{refusal}\nusage: {declared.usage}".encode("utf-8", "surrogateescape")
         except Refused as refusal:
             return 1, str(refusal).encode("utf-8", "surrogateescape")
     except Exception as error:

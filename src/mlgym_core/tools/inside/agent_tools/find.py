@@ -177,7 +177,7 @@ def _two(first: str, second: str, words: list[str]) -> Mapping[str, Any]:
 
 
 COMMANDS = {
-    "find_file": Command("find_file NAME_OR_PATTERN [DIR]", lambda words: _two("name", "dir", words), _find_file),
-    "search_dir": Command("search_dir TERM [DIR]", lambda words: _two("term", "dir", words), _search_dir),
-    "search_file": Command("search_file TERM [FILE]", lambda words: _two("term", "file", words), _search_file),
+    "find_file": Command(lambda words: _two("name", "dir", words), _find_file),
+    "search_dir": Command(lambda words: _two("term", "dir", words), _search_dir),
+    "search_file": Command(lambda words: _two("term", "file", words), _search_file),
 }

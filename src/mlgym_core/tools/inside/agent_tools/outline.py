@@ -81,5 +81,5 @@ def _headline(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines
 
 
 COMMANDS = {
-    "filemap": Command("filemap FILE.py", lambda words: {"file": counted(words, 1, 1)[0]}, _filemap),
+    "filemap": Command(lambda words: {"file": counted(words, 1, 1)[0]}, _filemap),
 }

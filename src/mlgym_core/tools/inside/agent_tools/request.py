@@ -20,6 +20,6 @@ def _request(tool: str) -> bytes:
 
 
 COMMANDS = {
-    "validate": Command("validate", nothing, lambda _: _request("validate")),
-    "submit": Command("submit", nothing, lambda _: _request("submit")),
+    "validate": Command(nothing, lambda _: _request("validate")),
+    "submit": Command(nothing, lambda _: _request("submit")),
 }

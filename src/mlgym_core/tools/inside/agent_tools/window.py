@@ -159,12 +159,11 @@ def _open_words(words: list[str]) -> Mapping[str, Any]:
 
 
 COMMANDS = {
-    "open": Command("open PATH [LINE]", _open_words, _open),
-    "goto": Command("goto LINE", lambda words: {"line": int(counted(words, 1, 1)[0])}, _goto),
-    "scroll_up": Command("scroll_up", nothing, lambda _: _scroll(-1)),
-    "scroll_down": Command("scroll_down", nothing, lambda _: _scroll(1)),
+    "open": Command(_open_words, _open),
+    "goto": Command(lambda words: {"line": int(counted(words, 1, 1)[0])}, _goto),
+    "scroll_up": Command(nothing, lambda _: _scroll(-1)),
+    "scroll_down": Command(nothing, lambda _: _scroll(1)),
     "create": Command(
-        "create PATH [<<'EOF' ... EOF]",
         lambda words: {"path": counted(words, 1, 1)[0], "text": read_input() or ""},
         _create,
     ),

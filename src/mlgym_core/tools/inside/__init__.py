@@ -1,0 +1,1 @@
+"""The programs of the agent's tools; README.md says what they may use."""
