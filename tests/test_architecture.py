@@ -23,7 +23,6 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 CLIMBING = {
     ("mlgym_core.agent.config", "mlgym_core.plugins.hookspecs"),
     ("mlgym_core.task.onefile", "mlgym_core.authoring.scaffold.templates"),
-    ("mlgym_core.task.onefile", "mlgym_core.sandbox.local.environments"),
 }
 
 

@@ -21,8 +21,8 @@ from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.engine.docker import DockerBackend
 from mlgym_core.sandbox.engine.images import BuildOptions
 from mlgym_core.sandbox.local import scratch
-from mlgym_core.sandbox.local.environments import cache_folder
 from mlgym_core.settings import SETTINGS, Setting, runs_folder
+from mlgym_core.storage import cache_folder
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 SCRIPT = '[{tool: bash, arguments: {command: "echo hello"}}, {tool: submit}]'
@@ -110,6 +110,7 @@ def _runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache_folder() == tmp_path / ".cache" / "mlgym"
     monkeypatch.setenv("MLGYM_CACHE", "~/mine")
     assert cache_folder() == tmp_path / "mine"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox.base import BoxSpec, PreparedImage
 from mlgym_core.sandbox.local import environments
 from mlgym_core.sandbox.local.backend import LocalBackend
-from mlgym_core.storage import remove_tree
+from mlgym_core.storage import cache_folder, remove_tree
 from mlgym_core.task.task import Image, Resources
 
 
@@ -93,7 +92,7 @@ def test_failed_build_says_why_and_leaves_nothing(image: Image) -> None:
     (image.folder / "requirements.txt").write_text("--no-index\nno-such-distribution-at-all\n")
     with pytest.raises(InfrastructureError, match="no-such-distribution-at-all"):
         environments.prepare(image, "agent", quiet)
-    assert [path for path in (environments.cache_folder() / "environments").iterdir() if path.is_dir()] == []
+    assert [path for path in (cache_folder() / "environments").iterdir() if path.is_dir()] == []
 
 
 def test_half_built_environment_is_built_again(image: Image) -> None:
@@ -109,27 +108,3 @@ def test_cache_that_cannot_be_written(image: Image, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MLGYM_CACHE", str(tmp_path / "file"))
     with pytest.raises(InfrastructureError, match="MLGYM_CACHE"):
         environments.prepare(image, "agent", quiet)
-
-
-def nest(folder: Path, depth: int) -> None:
-    """Folders within folders, deeper than Python's recursion and than any path may be long."""
-    parent = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=parent)
-        child = os.open("d", os.O_RDONLY, dir_fd=parent)
-        os.close(parent)
-        parent = child
-    os.close(parent)
-
-
-def test_hostile_trees_are_removed(tmp_path: Path) -> None:
-    folder = tmp_path / "tree"
-    (folder / "locked" / "deeper").mkdir(parents=True)
-    (folder / "locked" / "deeper" / "file").write_text("x")
-    (folder / "locked").chmod(0)
-    (tmp_path / "outside").write_text("kept")
-    (folder / "link").symlink_to(tmp_path / "outside")
-    nest(folder, 1200)
-    remove_tree(folder)
-    assert not folder.exists()
-    assert (tmp_path / "outside").read_text() == "kept"

@@ -1,27 +1,21 @@
 """The cache of prepared data: one folder an entry, complete or absent, with a checksum for every file.
 
 <cache>/data/<task id>/<key>/entry.json, public/, private/
-<cache>/data/<task id>/<key>.lock       held while the entry is made or removed
-<cache>/data/<task id>/<key>.partial/   being made; without a holder of the lock it is a dead preparer's
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from attrs import frozen
 
+from mlgym_core import storage
 from mlgym_core.data.source import file_digest, files_below
 from mlgym_core.errors import InfrastructureError, UsageError
-from mlgym_core.sandbox.local.environments import cache_folder
-from mlgym_core.storage import remove_tree
 
 MANIFEST = "entry.json"
 SCHEMA = 1
@@ -99,8 +93,8 @@ class Damage:
 
 
 def data_folder() -> Path:
-    """Where prepared data is kept: ``data`` in ``MLGYM_CACHE``, else in ``~/.cache/mlgym``."""
-    return cache_folder() / "data"
+    """Where prepared data is kept: ``data`` in the cache."""
+    return storage.cache_folder() / "data"
 
 
 def read_entry(folder: Path) -> Entry | None:
@@ -169,72 +163,6 @@ def _present(folder: Path) -> dict[str, Path]:
     }
 
 
-@contextlib.contextmanager
-def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of an entry, alone among all processes of this machine.
-
-    Args:
-        folder: the entry's.
-        waiting: called once when another process holds it.
-
-    Raises:
-        InfrastructureError: the cache cannot be written.
-    """
-    lock = _acquire(folder.with_suffix(".lock"), waiting)
-    try:
-        yield
-    finally:
-        lock.close()
-
-
-def _acquire(path: Path, waiting: Callable[[], None]) -> TextIO:
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            for folder in (path.parent, path.parent.parent):
-                _open_to_all(folder)
-            lock = path.open("w")
-        except OSError as error:
-            raise unusable(error) from error
-        try:
-            _wait_for(lock, waiting)
-        except BaseException:
-            lock.close()
-            raise
-        # Whoever removes an entry removes its lock too; a lock without a name keeps nobody out.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-                return lock
-        lock.close()
-
-
-def _wait_for(lock: TextIO, waiting: Callable[[], None]) -> None:
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError as error:
-        raise unusable(error) from error
-
-
-def _open_to_all(folder: Path) -> None:
-    with contextlib.suppress(PermissionError):
-        folder.chmod(folder.stat().st_mode | 0o055)
-
-
-def unusable(error: OSError) -> InfrastructureError:
-    """The error to raise when the cache cannot be written, with the remedy."""
-    import errno
-
-    place = data_folder()
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = "free some (`mlgym data list`, `mlgym data remove`) or set MLGYM_CACHE to a folder with more"
-        return InfrastructureError(f"no space is left in {place}; {remedy}")
-    return InfrastructureError(f"the cache {place} cannot be used: {error}; set MLGYM_CACHE to a folder you can write")
-
-
 def list_entries(task: str | None = None) -> list[Entry]:
     """What is in the cache, by task and age (oldest first); of one task, or of all."""
     found = [entry for folder in _folders(task) if (entry := read_entry(folder)) is not None]
@@ -255,7 +183,7 @@ def verify(task: str | None = None) -> list[Damage]:
     """
     found: list[Damage] = []
     for folder in _folders(task):
-        with locked(folder, lambda: None):
+        with storage.locked(folder):
             entry = read_entry(folder)
             if entry is not None:
                 problems = damage(entry, full=True)
@@ -263,7 +191,7 @@ def verify(task: str | None = None) -> list[Damage]:
                 problems = [f"{MANIFEST} cannot be read"] if folder.is_dir() else []
             if problems:
                 found.append(Damage(folder, folder.parent.name, tuple(problems)))
-                _clear(folder)
+                storage.forget(folder)
     return found
 
 
@@ -283,10 +211,9 @@ def remove(task: str | None = None) -> list[Entry]:
     """
     removed: list[Entry] = []
     for folder in _folders(task):
-        with locked(folder, lambda: None):
+        with storage.locked(folder):
             entry = read_entry(folder)
-            _clear(folder)
-            folder.with_suffix(".lock").unlink(missing_ok=True)
+            storage.forget(folder)
         if folder.exists():
             raise InfrastructureError(f"{folder} cannot be removed; remove it as its owner")
         if entry is not None:
@@ -298,23 +225,9 @@ def _order(entry: Entry) -> tuple[str, float]:
     return entry.task, entry.made
 
 
-def _clear(folder: Path) -> None:
-    remove_tree(folder)
-    remove_tree(folder.with_suffix(".partial"))
-
-
 def _folders(task: str | None) -> list[Path]:
     """The entries' folders, those that exist only as a lock or a half-made folder included."""
     if task is not None and (not task or Path(task).name != task or task == ".."):
         raise UsageError(f"{task!r} is no task's id")
-    tasks = [data_folder() / task] if task else _listed(data_folder())
-    return sorted({path.with_suffix("") for one in tasks for path in _listed(one)})
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise unusable(error) from error
+    tasks = [task] if task else storage.names(data_folder())
+    return [data_folder() / one / name for one in tasks for name in storage.names(data_folder() / one)]

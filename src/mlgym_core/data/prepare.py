@@ -13,10 +13,10 @@ from typing import Any
 
 from attrs import field, frozen
 
+from mlgym_core import storage
 from mlgym_core.data import cache
 from mlgym_core.data.source import LOCAL, Source, data_file, expectation, file_digest, fingerprint, parse_source
 from mlgym_core.errors import InfrastructureError, MLGymError, TaskSpecError, UsageError
-from mlgym_core.storage import remove_tree
 from mlgym_core.task.task import Data, Task
 
 Progress = Callable[[str], None]
@@ -137,27 +137,21 @@ def _make(request: _Request, progress: Progress) -> cache.Entry:
     def waiting() -> None:
         progress(f"waiting: another process is preparing the data of {request.task.id}")
 
-    with cache.locked(request.folder, waiting):
-        entry = _find(request, progress)
-        if entry is not None:
-            return entry
-        partial = request.folder.with_suffix(".partial")
-        try:
-            # The lock is ours, so whoever left a half-made folder is dead.
-            remove_tree(partial)
-            progress(f"preparing the data of {request.task.id} from {request.source}, size {request.size}")
-            _fill(request, partial, progress)
-            remove_tree(request.folder)
-            partial.rename(request.folder)
-        except OSError as error:
-            raise cache.unusable(error) from error
-        finally:
-            remove_tree(partial)
-        entry = cache.read_entry(request.folder)
-    if entry is None:
-        raise InfrastructureError(f"{request.folder} was changed while it was prepared; try again")
-    progress(f"the data of {request.task.id} is ready: {len(entry.files)} files, {entry.bytes / 1e6:.1f} MB")
-    return entry
+    def build(place: Path) -> None:
+        progress(f"preparing the data of {request.task.id} from {request.source}, size {request.size}")
+        for above in (request.folder.parent, request.folder.parent.parent):
+            _open_to_all(above)
+        _fill(request, place, progress)
+        made = cache.read_entry(place)
+        if made is not None:
+            progress(f"the data of {request.task.id} is ready: {len(made.files)} files, {made.bytes / 1e6:.1f} MB")
+
+    return storage.build_once(request.folder, lambda: _find(request, progress), build, waiting=waiting)
+
+
+def _open_to_all(folder: Path) -> None:
+    with contextlib.suppress(PermissionError):
+        folder.chmod(folder.stat().st_mode | 0o055)
 
 
 def _fill(request: _Request, folder: Path, progress: Progress) -> None:
@@ -206,7 +200,7 @@ def _explained(request: _Request) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise cache.unusable(error) from error
+            raise storage.unusable(request.folder, error) from error
         if request.source.path and isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError, KeyError)):
             wanted = expectation(request.module)
             raise UsageError(f"the local source {request.source.path} does not fit: {error}; name {wanted}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from mlgym_core.errors import TaskSpecError, UsageError
+from mlgym_core.storage import expanded
 from mlgym_core.task.task import Data, Task
 
 LOCAL = "local"
@@ -47,7 +48,7 @@ def parse_source(task: Task, data: Data, text: str | None) -> Source:
         return Source(kind)
     if not path:
         raise UsageError(f"source local needs a place: --source {_shown(kind)}")
-    found = Path(path).expanduser().absolute()
+    found = expanded(path).absolute()
     if not found.exists():
         raise UsageError(f"the local source {found} does not exist; name {expectation(data_file(task, data))}")
     return Source(kind, found)

@@ -15,6 +15,7 @@ from mlgym_core.errors import RecordError, UsageError
 from mlgym_core.models.base import Message, Meter, ModelContext, ModelStopped, Reply, ToolCall, since_last_reply
 from mlgym_core.record.record import MANIFEST, read_events
 from mlgym_core.settings import runs_folder
+from mlgym_core.storage import expanded
 from mlgym_core.tools.base import Tool
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -136,10 +137,10 @@ def create(argument: str, context: ModelContext) -> ReplayModel:
 
 def _folder(argument: str) -> Path:
     try:
-        given = Path(argument).expanduser()
+        given = expanded(argument)
         folder = given if given.is_dir() else runs_folder() / argument
         folder.exists()
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"--model replay:<run> takes a run's folder or its id, not {argument!r:.80}") from error
     return folder
 

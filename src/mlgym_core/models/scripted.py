@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelStopped, Reply, ToolCall
+from mlgym_core.storage import expanded
 from mlgym_core.task.plainfile import read_plain
 from mlgym_core.tools.arguments import arguments_in
 from mlgym_core.tools.base import Tool, ToolArgumentError
@@ -66,9 +66,9 @@ def scripted(argument: str, context: ModelContext) -> ScriptedModel:
     if not argument:
         raise UsageError(f"--model scripted:<file> needs a file: {form}")
     try:
-        path = Path(argument).expanduser()
+        path = expanded(argument)
         path.exists()
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"--model scripted:<file> needs a file, not {argument!r:.80}") from error
     actions = read_plain(path, UsageError)
     if not isinstance(actions, list):

@@ -21,6 +21,7 @@ from mlgym_core.runner import backends
 from mlgym_core.runner.config import Own, RunConfig
 from mlgym_core.runner.tasks import find_task
 from mlgym_core.sandbox.base import Backend, PreparedImage, Progress, Role
+from mlgym_core.storage import expanded
 from mlgym_core.task.task import Capability, Limits, Task
 from mlgym_core.task.taskfile import checked_limits
 from mlgym_core.tools.base import Tool
@@ -174,7 +175,7 @@ class Setup:
         if "/" in name or name.endswith((".yaml", ".yml")):
             from mlgym_core.agent.config import from_file
 
-            return from_file(Path(config.agent).expanduser(), context)
+            return from_file(expanded(config.agent), context)
         agent: Agent = self.registry.choose("mlgym_register_agents", name, "agent").create(argument, context)
         return agent
 

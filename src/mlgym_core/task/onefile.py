@@ -20,7 +20,6 @@ import hashlib
 import inspect
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,10 +27,9 @@ from typing import Any
 import yaml
 from attrs import frozen
 
+from mlgym_core import storage
 from mlgym_core.authoring.scaffold.templates import image_files
-from mlgym_core.errors import InfrastructureError, TaskSpecError
-from mlgym_core.sandbox.local.environments import cache_folder
-from mlgym_core.storage import remove_tree
+from mlgym_core.errors import TaskSpecError
 from mlgym_core.task.plainfile import PlainError, parse_yaml
 from mlgym_core.task.task import Task
 from mlgym_core.task.taskfile import load_task_folder
@@ -251,30 +249,19 @@ def _unpacked(one: OneFile) -> Path:
     """The task's folder in the cache, complete, with these contents and nothing else."""
     files = one.files(in_place=True)
     key = hashlib.sha256(json.dumps([[name, content.hex()] for name, content in sorted(files.items())]).encode())
-    folder = cache_folder() / "tasks" / f"{one.path.stem}-{key.hexdigest()[:20]}"
+    folder = storage.cache_folder() / "tasks" / f"{one.path.stem}-{key.hexdigest()[:20]}"
     if _holds(folder, files):
         return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
-        try:
-            for name, content in files.items():
-                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-                (fresh / name).write_bytes(content)
-            (fresh / "public").mkdir(exist_ok=True)
-            for path in (fresh, *fresh.rglob("*")):
-                path.chmod(0o755 if path.is_dir() else 0o644)
-            if not _holds(folder, files):
-                remove_tree(folder)
-                fresh.rename(folder)
-        finally:
-            remove_tree(fresh)
-    except OSError as error:
-        if not _holds(folder, files):  # else another process was quicker
-            raise InfrastructureError(
-                f"the cache {folder.parent} cannot be used: {error}; set MLGYM_CACHE to a folder you can write"
-            ) from error
-    return folder
+
+    def unpack(place: Path) -> None:
+        for name, content in files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
+        (place / "public").mkdir(exist_ok=True)
+        for path in (place, *place.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+    return storage.build_once(folder, lambda: folder if _holds(folder, files) else None, unpack)
 
 
 def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:

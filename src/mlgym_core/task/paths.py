@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from mlgym_core import storage
 from mlgym_core.errors import TaskSpecError, UnknownTaskError
 from mlgym_core.task.onefile import load_one_file
 from mlgym_core.task.task import Task
@@ -27,7 +28,7 @@ def load_task_path(path: Path) -> Task:
         TaskSpecError: what is there breaks the contract.
         InfrastructureError: a one-file task cannot be unpacked into the cache.
     """
-    path = path.expanduser()
+    path = storage.expanded(path)
     if path.is_dir():
         return load_task_folder(_task_folder(path))
     if path.name == "task.yaml":

@@ -14,6 +14,7 @@ import attrs
 from cattrs import Converter
 
 from mlgym_core.errors import UsageError
+from mlgym_core.storage import expanded
 from mlgym_core.task.plainfile import read_plain
 
 SCHEMA = 1
@@ -130,7 +131,7 @@ def _converter() -> Converter:
     strict(str, (str,))
     converter.register_structure_hook(enum.StrEnum, structure_enum)
     converter.register_structure_hook(bool, structure_bool)
-    converter.register_structure_hook(Path, lambda value, _: Path(converter.structure(value, str)).expanduser())
+    converter.register_structure_hook(Path, lambda value, _: expanded(converter.structure(value, str)))
     strict(int, (int,))
     strict(float, (int, float))
 

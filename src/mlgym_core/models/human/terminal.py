@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
+
+from mlgym_core import storage
+from mlgym_core.errors import UsageError
 
 HISTORY_LINES = 1000
 # The operator, perhaps a dash, and the delimiter, which may be quoted.
@@ -68,7 +70,7 @@ class Terminal:
 
     def remember(self) -> None:
         """Keep what was typed since the last time in the history file; without it where that cannot be written."""
-        if self._readline is None:
+        if self._readline is None or self._history is None:
             return
         length = self._readline.get_current_history_length()
         with contextlib.suppress(OSError):
@@ -85,8 +87,9 @@ class Terminal:
             readline = importlib.import_module("readline")
         except ImportError:
             return None
-        with contextlib.suppress(OSError):
-            readline.read_history_file(str(self._history))
+        if self._history is not None:
+            with contextlib.suppress(OSError):
+                readline.read_history_file(str(self._history))
         readline.set_history_length(HISTORY_LINES)
         self._kept = readline.get_current_history_length()
         return readline
@@ -99,10 +102,12 @@ def _tolerate(source: TextIO) -> None:
             source.reconfigure(errors="replace")
 
 
-def history_file() -> Path:
-    """Where the entries are kept: below ``XDG_STATE_HOME``, else ``~/.local/state``."""
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "mlgym" / "human-history"
+def history_file() -> Path | None:
+    """Where the entries are kept; ``None`` where there is no home folder."""
+    try:
+        return storage.state_folder() / "human-history"
+    except UsageError:
+        return None
 
 
 class Unfinished:

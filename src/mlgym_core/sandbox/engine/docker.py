@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
-from mlgym_core import settings
+from mlgym_core import settings, storage
 from mlgym_core.errors import InfrastructureError, SandboxLostError, UsageError
 from mlgym_core.sandbox import toolfiles
 from mlgym_core.sandbox.base import (
@@ -112,7 +112,7 @@ class DockerBackend:
             self._version = self.client.version()["Version"]
 
     def _connect(self, host: str | None) -> DockerClient:
-        places = endpoints.docker_endpoints(settings.environment(), Path.home(), host)
+        places = endpoints.docker_endpoints(settings.environment(), storage.home_folder(), host)
         client, _ = endpoints.connect(self.name, places, REMEDY)
         return client
 

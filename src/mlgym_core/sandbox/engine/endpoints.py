@@ -52,7 +52,7 @@ def spelled(host: str) -> str:
     return host.replace("http://", "tcp://", 1) if host.startswith("http://") else host
 
 
-def docker_endpoints(environ: Mapping[str, str], home: Path, host: str | None = None) -> list[Endpoint]:
+def docker_endpoints(environ: Mapping[str, str], home: Path | None, host: str | None = None) -> list[Endpoint]:
     """Where Docker may be, in the order in which it is looked for; ``host`` is what the caller insists on."""
     if host:
         return [Endpoint(spelled(host), "--backend docker:<host>", decisive=True)]
@@ -67,11 +67,12 @@ def docker_endpoints(environ: Mapping[str, str], home: Path, host: str | None = 
     runtime = environ.get("XDG_RUNTIME_DIR")
     places = [("/var/run/docker.sock", "the system's socket")]
     places += [(f"{runtime}/docker.sock", "the rootless socket")] if runtime else []
-    places += [
-        (f"{home}/.docker/run/docker.sock", "Docker Desktop"),
-        (f"{home}/.docker/desktop/docker.sock", "Docker Desktop"),
-        (f"{home}/.colima/default/docker.sock", "Colima"),
-    ]
+    if home is not None:
+        places += [
+            (f"{home}/.docker/run/docker.sock", "Docker Desktop"),
+            (f"{home}/.docker/desktop/docker.sock", "Docker Desktop"),
+            (f"{home}/.colima/default/docker.sock", "Colima"),
+        ]
     known = {endpoint.url for endpoint in found}
     return found + [Endpoint(f"unix://{path}", origin) for path, origin in places if f"unix://{path}" not in known]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -12,23 +10,17 @@ import platform
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from mlgym_core import settings
+from mlgym_core import storage
 from mlgym_core.errors import InfrastructureError
 from mlgym_core.sandbox.base import PreparedImage, Progress, Role
 from mlgym_core.sandbox.local.bubblewrap import base_python
-from mlgym_core.storage import remove_tree
 from mlgym_core.task.task import Image
 
 _READY = "mlgym-ready.json"
 _BUILD_SECONDS = 3 * 3600
-
-
-def cache_folder() -> Path:
-    """Where prepared environments are kept: ``MLGYM_CACHE``, else ``~/.cache/mlgym``."""
-    return settings.CACHE.value() or Path.home() / ".cache" / "mlgym"
 
 
 def base_image() -> PreparedImage:
@@ -60,7 +52,7 @@ def prepare(image: Image, role: Role, progress: Progress, build: bool = True) ->
     if not lines:
         return base_image()
     key = _key(lines, role)
-    folder = cache_folder() / "environments" / key
+    folder = storage.cache_folder() / "environments" / key
     ready = _ready(folder)
     if ready is not None:
         return ready
@@ -69,14 +61,11 @@ def prepare(image: Image, role: Role, progress: Progress, build: bool = True) ->
             f"the {_kind(role)} environment {key} ({', '.join(lines[:4])}{', ...' if len(lines) > 4 else ''}) "
             "is not built yet; build it with `mlgym run <task>` without --no-build"
         )
-    with _locked(folder):
-        ready = _ready(folder)
-        if ready is None:
-            _build(folder, image, role, progress)
-            ready = _ready(folder)
-    if ready is None:
-        raise InfrastructureError(f"the environment in {folder} is not usable after its build; remove it and try again")
-    return ready
+
+    def build_in(place: Path) -> None:
+        _build(place, image, role, progress)
+
+    return storage.build_once(folder, lambda: _ready(folder), build_in, movable=False)
 
 
 def _kind(role: Role) -> str:
@@ -96,38 +85,20 @@ def _ready(folder: Path) -> PreparedImage | None:
         return None
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One builder at a time, over all processes of this machine."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with folder.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    except OSError as error:
-        raise InfrastructureError(
-            f"the cache {folder.parent} cannot be used: {error}; set MLGYM_CACHE to a folder you can write"
-        ) from error
-
-
 def _build(folder: Path, image: Image, role: Role, progress: Progress) -> None:
     """Build in place, for an environment cannot be moved; the ready file, written last, makes it count."""
-    remove_tree(folder)
     progress(f"building the {_kind(role)} environment {folder.name} (once; kept in the cache)")
     has_pip = importlib.util.find_spec("ensurepip") is not None
     python = str(folder / "bin" / "python")
-    try:
-        _call([str(base_python()), "-m", "venv", *([] if has_pip else ["--without-pip"]), str(folder)], image.folder)
-        pip = [python, "-I", "-m", "pip"] if has_pip else [sys.executable, "-m", "pip", "--python", python]
-        progress(f"installing {', '.join(image.requirement_lines())}")
-        options = ["install", "--quiet", "--no-input", "--disable-pip-version-check"]
-        _call([*pip, *options, "-r", image.requirements], image.folder)
-        frozen = _call([*pip, "--disable-pip-version-check", "freeze", "--all"], image.folder)
-    except InfrastructureError:
-        remove_tree(folder)
-        raise
+    _call([str(base_python()), "-m", "venv", *([] if has_pip else ["--without-pip"]), str(folder)], image.folder)
+    pip = [python, "-I", "-m", "pip"] if has_pip else [sys.executable, "-m", "pip", "--python", python]
+    progress(f"installing {', '.join(image.requirement_lines())}")
+    options = ["install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    _call([*pip, *options, "-r", image.requirements], image.folder)
+    frozen = _call([*pip, "--disable-pip-version-check", "freeze", "--all"], image.folder)
     digest = hashlib.sha256(f"{platform.python_version()}\n{frozen}".encode()).hexdigest()
-    (folder / _READY).write_text(json.dumps({"digest": digest, "packages": frozen.split()}), "utf-8")
+    ready = json.dumps({"digest": digest, "packages": frozen.split()})
+    storage.write_atomically(folder / _READY, ready.encode())
     _make_read_only(folder)
     progress(f"the {_kind(role)} environment is ready")
 
