@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from support import run_task
 
 from mlgym_core import Episode
 from mlgym_core.agent.budget import Budget, TotalBudget
+from mlgym_core.errors import ModelError
 from mlgym_core.models.base import (
     BudgetExhaustedError,
     ContextOverflowError,
@@ -188,9 +190,35 @@ def test_a_service_that_never_replied_is_an_error_of_the_model_and_not_a_reached
     never: Any = Unreachable()
     result = play(never)
     assert (result.document["reason"], result.exit_code) == ("model_error", 3)
+    assert (result.status, result.document["scores"]["test"], result.document["improvement"]) == (
+        "infra_error",
+        {},
+        None,
+    )
     assert "never replied before the limit on time: nobody listens" in result.document["message"]
     later: Any = Unreachable(calls(WRITE))
     assert play(later).document["reason"] == "time"
+
+
+@pytest.mark.parametrize("error", [ModelError("401"), ContextOverflowError("too long"), RuntimeError("bug")])
+def test_a_model_that_never_answered_leaves_no_score_and_one_that_did_is_graded(
+    play: Callable[..., RunResult], error: Exception
+) -> None:
+    never = play(Scripted(error))
+    assert (never.status, never.document["reason"], never.exit_code) == ("infra_error", "model_error", 3)
+    assert (never.document["scores"]["test"], never.document["improvement"]) == ({}, None)
+    assert of(never, "grade") == []
+    assert play(Scripted(calls(WRITE), error)).status == "scored"
+
+
+@pytest.mark.parametrize("agent", ["default", "text"])
+def test_nothing_in_a_reply_that_was_cut_is_done(play: Callable[..., RunResult], agent: str) -> None:
+    cut = attrs.evolve(calls(("bash", {"command": "echo half > answer.csv"})), cut=True)
+    model = Scripted(cut, attrs.evolve(cut, text="```bash\nls\n```", tool_calls=()), calls(SUBMIT))
+    result = play(model, agent=agent, limits={"steps": 1})
+    assert (result.status != "scored", result.document["steps"]) == (True, 1)
+    assert [event["message"][:18] for event in of(result, "malformed_reply")] == ["Your reply was cut"] * 2
+    assert "Write less" in model.seen[1][-1].content
 
 
 def test_a_run_in_which_nothing_was_done_says_so(play: Callable[..., RunResult]) -> None:

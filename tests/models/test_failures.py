@@ -9,10 +9,10 @@ import pytest
 from models.meters import HELLO, KEY, Meter, kinds
 from models.server import Answer, ModelServer, empty, fails, hangs_up, says, usage
 
-from mlgym_core.errors import ModelError
+from mlgym_core.errors import ModelError, UsageError
 from mlgym_core.models.base import BudgetExhaustedError, ContextOverflowError, ModelSettings, Price
 from mlgym_core.models.litellm.client import LiteLLMModel
-from mlgym_core.models.litellm.retry import Patience
+from mlgym_core.models.litellm.keys import names_of
 from mlgym_core.tools.builtin import TOOLS
 
 
@@ -129,14 +129,45 @@ def test_permanent_failures_end_at_once_with_advice(
     assert (len(server.requests), slept) == (1, [])
 
 
-def test_a_missing_key_ends_at_once_with_advice(
-    monkeypatch: pytest.MonkeyPatch, meter: Meter, slept: list[float]
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_KEY"),
+        ("groq/some-model", "GROQ_API_KEY"),
+        ("together_ai/some/model", "TOGETHER_API_KEY"),
+    ],
+)
+def test_a_missing_key_is_refused_before_the_run_and_its_variable_named(
+    monkeypatch: pytest.MonkeyPatch, model: str, variable: str
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    model = LiteLLMModel("openai/gpt-4o", ModelSettings(), Patience(sleep=slept.append))
-    with pytest.raises(ModelError, match=r"authentication error.*set the provider's key"):
-        model.complete(HELLO, ())
-    assert slept == []
+    for name in names_of(model.split("/", maxsplit=1)[0]):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError, match=f"set {variable}.*export {variable}=.*\\.env"):
+        LiteLLMModel(model, ModelSettings())
+    monkeypatch.setenv(variable, KEY)
+    LiteLLMModel(model, ModelSettings())
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (f"{KEY}\n", "line end"),
+        (f"sk\r\n{KEY}", "line end"),
+        (f"{KEY} ", "blank"),
+        (f"{KEY}\u200b", "U\\+200B"),
+        (f"\u201c{KEY}\u201d", "typographic quotes"),
+        (f"{KEY}\u00e9", "U\\+00E9"),
+    ],
+)
+def test_a_key_that_cannot_be_sent_is_refused_before_the_run_and_not_told(
+    monkeypatch: pytest.MonkeyPatch, server: ModelServer, value: str, problem: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", value)
+    with pytest.raises(UsageError, match=f"value of OPENAI_API_KEY cannot be sent.*{problem}") as caught:
+        LiteLLMModel("openai/gpt-4o", ModelSettings(base_url=server.url))
+    assert KEY not in str(caught.value)
 
 
 def test_a_service_of_ones_own_needs_no_key(

@@ -165,7 +165,8 @@ def context(task_folder: Callable[..., Path]) -> ModelContext:
 
 
 @pytest.mark.parametrize("model", ["openai/no-such-model", "anthropic/claude-no-such-model"])
-def test_a_limit_on_cost_needs_a_price(context: ModelContext, model: str) -> None:
+def test_a_limit_on_cost_needs_a_price(context: ModelContext, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     with pytest.raises(UsageError, match=r"--price.*--cost 0.*--tokens"):
         create(model, context)
     assert create(model, evolve(context, limits=Limits(cost_usd=None))).priced is False

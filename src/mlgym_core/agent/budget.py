@@ -72,6 +72,7 @@ class Budget:
         prompt_tokens, completion_tokens: so far.
         cached_tokens, reasoning_tokens: those of them that the service said came from its cache, or were reasoning.
         calls: model calls so far, failed ones included.
+        replies: those of them that brought a reply.
         cost_usd: so far; only what is known.
         cost_known: false once a call had no known price.
     """
@@ -83,6 +84,7 @@ class Budget:
         self.cached_tokens = 0
         self.reasoning_tokens = 0
         self.calls = 0
+        self.replies = 0
         self.cost_usd = 0.0
         self.cost_known = True
         self._total = total
@@ -92,13 +94,14 @@ class Budget:
         """Prompt and completion tokens so far."""
         return self.prompt_tokens + self.completion_tokens
 
-    def charge(self, usage: Usage) -> None:
+    def charge(self, usage: Usage, *, replied: bool = True) -> None:
         """Count one model call, whatever became of it. A price that makes no sense is an unknown one."""
         self.calls += 1
+        self.replies += replied
         self.prompt_tokens += prompt_tokens(usage)
         self.completion_tokens += completion_tokens(usage)
-        self.cached_tokens += max(0, usage.cached_tokens or 0)
-        self.reasoning_tokens += max(0, usage.reasoning_tokens or 0)
+        self.cached_tokens += min(max(0, usage.cached_tokens or 0), prompt_tokens(usage))
+        self.reasoning_tokens += min(max(0, usage.reasoning_tokens or 0), completion_tokens(usage))
         cost = known_cost(usage)
         if cost is None:
             self.cost_known = False

@@ -26,6 +26,10 @@ from mlgym_core.tools.base import Tool
 
 _HINT_AFTER = 3  #: equal failures in a row before the agent is told
 _NEVER = 2**31
+_CUT = (
+    "Your reply was cut off at its token limit before it was whole, so nothing in it was done. Write less in one "
+    "reply: think in fewer words, and write a long file in several parts."
+)
 _SHOWN = 200  #: characters of a command in the event that says what is being done
 
 
@@ -70,7 +74,9 @@ class ReactAgent:
                 return reason
             try:
                 reply = self._ask(talk, episode, budget)
-            except ContextOverflowError:
+            except ContextOverflowError as error:
+                if talk.silent:
+                    raise ModelError(f"the model never replied: {error}") from None
                 return "context"
             except BudgetExhaustedError as error:
                 if meter.failure and talk.silent:
@@ -82,7 +88,7 @@ class ReactAgent:
                 episode.log("notice", text=str(stopped))
                 return "stopped"
             try:
-                actions = self._format.parse(reply, self._tools)
+                actions = self._parsed(reply)
             except MalformedReplyError as error:
                 malformed += 1
                 episode.log("malformed_reply", attempt=malformed, message=str(error))
@@ -135,6 +141,11 @@ class ReactAgent:
         number = talk.reply(reply)
         episode.log("model_reply", message=number, reply=reply, cost_usd=budget.cost_usd, tokens=budget.tokens)
         return reply
+
+    def _parsed(self, reply: Reply) -> Actions:
+        if reply.cut:
+            raise MalformedReplyError(_CUT)
+        return self._format.parse(reply, self._tools)
 
     def _complete(self, talk: Conversation, episode: Episode) -> Reply:
         offered = self._tools if self._format.native else ()
@@ -225,7 +236,7 @@ class _RunMeter:
 
     def failed(self, attempt: FailedAttempt) -> None:
         self.failure = attempt.message
-        self._budget.charge(attempt.usage)
+        self._budget.charge(attempt.usage, replied=False)
         self._episode.log("model_attempt", attempt=attempt, cost_usd=self._budget.cost_usd, tokens=self._budget.tokens)
 
     def notice(self, text: str) -> None:

@@ -71,6 +71,7 @@ class Reply:
     Attributes:
         raw: the provider's own fields, for the record only (id, model, finish reason, usage as it was reported).
         provider: goes back to the model backend with the next request, see :class:`Message`.
+        cut: the reply ended at its token limit, or was ended before it was whole; nothing in it is done.
     """
 
     text: str
@@ -78,6 +79,7 @@ class Reply:
     usage: Usage = field(factory=Usage)
     raw: Mapping[str, Any] = field(factory=dict)
     provider: Mapping[str, Any] = field(factory=dict)
+    cut: bool = False
 
     def message(self) -> Message:
         """The reply as a message of the conversation."""

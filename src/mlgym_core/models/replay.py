@@ -151,7 +151,7 @@ def _reply(raw: Mapping[str, Any]) -> Reply:
     for mapping in (provider, *(call.arguments for call in calls)):
         if not isinstance(mapping, (Mapping, NoneType)):
             raise TypeError(f"{mapping!r:.80} is no mapping")
-    return Reply(str(raw["text"]), calls, provider=provider)
+    return Reply(str(raw["text"]), calls, provider=provider, cut=bool(raw.get("cut")))
 
 
 def _names(folder: Path) -> tuple[str, str, str, str]:

@@ -174,6 +174,8 @@ class _Execution:
             raise self._failure
         if self._skipped:
             return "not_started"
+        if self._unanswered(episode):
+            return "infra_error"
         if self._plan.agent is not None:
             episode.finish(self._reason or "stopped")
         self._message = self._message or episode.submissions.reason
@@ -186,12 +188,18 @@ class _Execution:
             if not self.used_up():
                 episode.reset()
                 self.work(self._plan.agent, episode)
-            if not self._skipped:
+            if self._unanswered(episode):
+                self._close(episode)
+            elif not self._skipped:
                 episode.end(self._reason or "stopped")
         except InfrastructureError as error:
             self._failure = error
             self._close(episode)
         self._plan.secrets.ended(self._plan.run_id)
+
+    def _unanswered(self, episode: Episode) -> bool:
+        """Whether the model never replied: then what lies in the workspace says nothing about it, and is not scored."""
+        return self._reason == "model_error" and self._budget.replies == episode.steps == 0
 
     def used_up(self) -> bool:
         """Whether what the runs may use together is used up; this one counts as not started then."""

@@ -17,6 +17,7 @@ from mlgym_core.errors import UsageError
 from mlgym_core.models.base import FailedAttempt, Message, Meter, ModelContext, ModelSettings, Price, Reply, Usage
 from mlgym_core.models.litellm.arguments import request_arguments
 from mlgym_core.models.litellm.failures import failure, unreadable
+from mlgym_core.models.litellm.keys import check_keys
 from mlgym_core.models.litellm.openai_form import messages_out, plain, reply_in, tools_out
 from mlgym_core.models.litellm.retry import Failure, Patience, persist
 from mlgym_core.models.litellm.streaming import CutError, whole
@@ -87,6 +88,7 @@ class LiteLLMModel:
         self._patience = patience or Patience()
         self._client = client()
         self._provider = _provider(self._client, model)
+        check_keys(self._client, self._provider, settings.base_url)
         self._in_table = _in_table(self._client, model)
         self._free = settings.price == Price(0.0, 0.0)
         self.priced = settings.price is not None or self._in_table
@@ -150,7 +152,7 @@ class LiteLLMModel:
         if usage.reasoning_tokens and self._is_estimate(body, usage):
             usage = evolve(usage, reasoning_tokens=None)
         reply = reply_in(body, usage, self._calls, self._carried)
-        if reply.text.strip() or reply.tool_calls or usage.completion_tokens or usage.cost_usd:
+        if reply.cut or reply.text.strip() or reply.tool_calls or usage.completion_tokens or usage.cost_usd:
             return reply if usage.cost_usd or usage.prompt_tokens or self._free else _unmeasured(reply)
         return Failure("empty", "the reply was empty", 200, again=True, usage=usage, raw=reply.raw, advice="try again")
 

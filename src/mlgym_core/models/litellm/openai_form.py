@@ -17,6 +17,7 @@ from mlgym_core.tools.base import Tool
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
+_CUT = {"length", "max_tokens", "max_output_tokens", "max_length", "max_new_tokens", "model_length", "content_filter"}
 
 
 def messages_out(messages: Sequence[Message], cache: bool = False) -> list[dict[str, Any]]:
@@ -80,7 +81,13 @@ def reply_in(body: Mapping[str, Any], usage: Usage, number: int, carried: Sequen
     if damaged:
         raw["damaged_arguments"] = damaged
     again = {name: plain(message[name]) for name in carried if message.get(name)}
-    return Reply(_text(message), tuple(calls), usage, raw, again)
+    return Reply(_text(message), tuple(calls), usage, raw, again, _is_cut(choices[0]))
+
+
+def _is_cut(choice: Mapping[str, Any]) -> bool:
+    """Whether a reply ended before it was whole, by the client's word for the reason or the service's own."""
+    own = (choice.get("provider_specific_fields") or {}).get("native_finish_reason")
+    return any(str(reason).lower() in _CUT for reason in (choice.get("finish_reason"), own))
 
 
 def clean(text: str) -> str:
