@@ -17,7 +17,8 @@ from mlgym_core import load_task
 from mlgym_core.errors import BackendUnavailableError
 from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import read_events
+from mlgym_core.record import events
+from mlgym_core.record.reader import events_of
 from mlgym_core.runner.backends import choose
 from mlgym_core.runner.document import RunResult
 from mlgym_core.task.task import Capability, Task
@@ -134,10 +135,10 @@ def test_links_devices_and_oversize_are_refused_with_a_reason(
     play: Callable[..., RunResult], honest: float, plant: str, reason: str
 ) -> None:
     result = play([write(HONEST), plant, SUBMIT, f"rm -rf strategy.py; {write(HONEST)}", SUBMIT])
-    refusal = next(e for e in read_events(result.folder) if e["kind"] == "step" and e["tool"] == "submit")
-    assert refusal["observation"].startswith("Invalid submission: ")
-    assert reason in refusal["observation"]
-    assert refusal["done"] is None
+    refusal = next(e for e in events_of(result.folder, events.Step) if e.tool == "submit")
+    assert refusal.observation.startswith("Invalid submission: ")
+    assert reason in refusal.observation
+    assert refusal.done is None
     assert result.score == honest
 
 
@@ -231,8 +232,8 @@ def test_worthless_strategies_are_explained_by_validate_and_score_nothing(
 ) -> None:
     result = play([write(WORTHLESS[kind]), VALIDATE, SUBMIT], limits={"steps": 3})
     assert (result.status, result.score) == ("invalid_submission", None)
-    validated = next(e for e in read_events(result.folder) if e["kind"] == "step" and e["tool"] == "validate")
-    assert validated["info"]["outcome"] == "invalid_submission"
+    validated = next(e for e in events_of(result.folder, events.Step) if e.tool == "validate")
+    assert validated.info["outcome"] == "invalid_submission"
 
 
 def test_a_strategy_that_loops_is_cut_off(play: Callable[..., RunResult], game: Task) -> None:
@@ -241,8 +242,8 @@ def test_a_strategy_that_loops_is_cut_off(play: Callable[..., RunResult], game: 
     hasty = evolve(game, limits=evolve(game.limits, grading_seconds=2.0))
     loop = "def row_strategy(history):\n    while True:\n        pass\n"
     result = play([write(loop), VALIDATE, write(HONEST), SUBMIT], task=hasty, size="tiny")
-    validated = next(e for e in read_events(result.folder) if e["kind"] == "step" and e["tool"] == "validate")
-    assert "did not answer within" in validated["observation"]
+    validated = next(e for e in events_of(result.folder, events.Step) if e.tool == "validate")
+    assert "did not answer within" in validated.observation
     assert result.status == "scored"
 
 
@@ -257,9 +258,9 @@ def test_a_strategy_that_prints_a_gigabyte_does_no_harm(play: Callable[..., RunR
 def test_errors_on_the_test_split_carry_nothing_out(play: Callable[..., RunResult]) -> None:
     leak = "def row_strategy(history):\n    if history:\n        raise ValueError(f'seen {history}')\n    return 0\n"
     result = play([write(leak), SUBMIT, VALIDATE], limits={"steps": 3})
-    steps = {e["tool"]: e["observation"] for e in read_events(result.folder) if e["kind"] == "step"}
+    steps = {e.tool: e.observation for e in events_of(result.folder, events.Step)}
     assert "seen [(0, 1)]" in steps["submit"], "of the dev split, which it is tried on first"
-    assert not [e for e in read_events(result.folder) if e["kind"] == "grade" and e["split"] == "test"][:-1]
+    assert not [e for e in events_of(result.folder, events.Grade) if e.split == "test"][:-1]
     assert "seen [(0, 1)]" in steps["validate"]
 
 
@@ -275,7 +276,7 @@ def test_a_failure_on_the_test_split_is_final(play: Callable[..., RunResult], mo
 
     monkeypatch.setattr(Grader, "grade", choosy)
     result = play([item for number in range(3) for item in (write(f"# {number}\n{HONEST}"), VALIDATE, SUBMIT)])
-    submits = [e for e in read_events(result.folder) if e["kind"] == "step" and e["tool"] == "submit"]
+    submits = [e for e in events_of(result.folder, events.Step) if e.tool == "submit"]
     assert len(submits) == 1
     assert (result.status, result.score) == ("invalid_submission", None)
     assert result.document["message"] == "it raised on a history of test"
@@ -309,7 +310,7 @@ def test_a_canary_in_grader_data_and_answers_is_found_nowhere(
     control = f"echo {CANARY} > planted.txt"
     script = [SEARCH, "echo 1 > answer.csv", VALIDATE, SEARCH, control, SEARCH, SUBMIT]
     result = play(script, task=load_task_folder(folder), size="full")
-    seen = [e["observation"] for e in read_events(result.folder) if e["kind"] == "step"]
+    seen = [e.observation for e in events_of(result.folder, events.Step)]
     assert result.status == "scored"
     assert result.document["sealed"]
     assert seen[0] == seen[3] == "searched"
@@ -322,5 +323,5 @@ def test_installed_task_packages_are_absent_from_the_sandbox(play: Callable[...,
         SUBMIT,
     ]
     result = play(script)
-    first = next(e for e in read_events(result.folder) if e["kind"] == "step")
-    assert first["observation"] == "end"
+    first = next(events_of(result.folder, events.Step))
+    assert first.observation == "end"

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from mlgym_core.errors import BackendUnavailableError
-from mlgym_core.record.record import read_events, read_result
+from mlgym_core.record.events import End
+from mlgym_core.record.reader import events_of, read_result
 from mlgym_core.runner.tasks import load_task
 from mlgym_core.sandbox.engine import endpoints
 from mlgym_core.sandbox.engine.docker import DockerBackend
@@ -150,4 +151,4 @@ def test_an_engine_that_dies_in_a_run_is_a_clear_end(engine: Engine, tmp_path: P
     assert "Traceback" not in errors
     (folder,) = (tmp_path / "r").iterdir()
     assert read_result(folder)["status"] == document["status"]
-    assert [e for e in read_events(folder) if e["kind"] == "end"]
+    assert list(events_of(folder, End))

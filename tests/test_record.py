@@ -14,25 +14,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgym_core.errors import RecordError
-from mlgym_core.record.record import EVENTS, Redactor, RunRecord, encode, new_run_id, plain, read_events, read_result
+from mlgym_core.record import events
+from mlgym_core.record.folder import EVENTS, new_run_id
+from mlgym_core.record.reader import events_of, read_events, read_result
+from mlgym_core.record.redact import Redactor
+from mlgym_core.record.strictjson import encode, plain
+from mlgym_core.record.writer import RunRecord
 
 
 def test_events_are_on_disk_as_soon_as_they_are_written(tmp_path: Path) -> None:
     with RunRecord(tmp_path / "run", "r1") as record:
-        record.event("step", step=1, text="héllo\nworld")
-        assert [e["text"] for e in read_events(record.folder)] == ["héllo\nworld"]
+        record.event(events.Notice("héllo\nworld"))
+        assert [event.text for event in events_of(record.folder, events.Notice)] == ["héllo\nworld"]
 
 
 def test_a_torn_last_line_is_left_out_and_a_damaged_earlier_one_is_not(tmp_path: Path) -> None:
     with RunRecord(tmp_path / "run", "r1") as record:
-        record.event("a")
-        record.event("b")
+        record.event(events.Notice("a"))
+        record.event(events.Notice("b"))
     path = tmp_path / "run" / EVENTS
     whole = path.read_bytes()
-    for cut in range(1, 20):
-        path.write_bytes(whole[:-cut])
-        assert [e["kind"] for e in read_events(path.parent)] in (["a"], ["a", "b"])
-    for damage in (b"{broken\n", b"[" * 100_000 + b"\n"):
+    for cut in range(len(whole.splitlines()[1])):
+        path.write_bytes(whole[: len(whole) - cut])
+        assert [event.text for event in events_of(path.parent, events.Notice)] == (["a"] if cut > 1 else ["a", "b"])
+    for damage in (b"{broken\n", b"[" * 100_000 + b"\n", b"[1]\n", b'{"t": 1}\n', b'{"t": "1", "kind": "a"}\n'):
         path.write_bytes(damage + whole)
         with pytest.raises(RecordError, match="line 1"):
             list(read_events(path.parent))
@@ -82,10 +87,10 @@ def test_secrets_never_reach_a_record(secret: str, before: str, after: str) -> N
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder, RunRecord(Path(folder) / "r", "r", Redactor([secret])) as record:
-        record.event("x", said=before + secret + after)
+        record.event(events.Notice(before + secret + after))
         result = record.result({"message": before + secret + after})
-        events = [e["said"] for e in read_events(record.folder)]
-    for text in [result["message"], *events]:
+        said = [event.text for event in events_of(record.folder, events.Notice)]
+    for text in [result["message"], *said]:
         assert "[redacted]" in text
         assert secret not in text or secret in "[redacted]" or secret in (before + "[redacted]" + after)
 
@@ -147,7 +152,7 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     try:
         with RunRecord(disk / "run", "r1") as record, pytest.raises(RecordError, match=r"No space left.*--out"):
             for _ in range(100):
-                record.event("step", text="x" * 4096)
+                record.event(events.Notice("x" * 4096))
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -24,7 +24,9 @@ from mlgym_core.grading.sealed import derive_seed
 from mlgym_core.grading.secrets import Secrets
 from mlgym_core.models.base import ContextOverflowError, Message, Reply, ToolCall, Usage
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import read_events
+from mlgym_core.record import events
+from mlgym_core.record.eventjson import to_json
+from mlgym_core.record.reader import events_of, read_events
 from mlgym_core.runner.backends import choose
 from mlgym_core.runner.document import RunResult
 from mlgym_core.runner.execution import grade_folder
@@ -131,7 +133,7 @@ def test_a_run_without_a_submission_has_no_score(play: Callable[..., dict[str, A
 def test_an_invalid_submission_costs_a_step_and_ends_nothing(play: Callable[..., dict[str, Any]]) -> None:
     document = play([SUBMIT, put("nonsense"), SUBMIT, VALIDATE, put(1), SUBMIT])
     assert (document["status"], document["steps"]) == ("scored", 6)
-    seen = [e["observation"] for e in read_events(document["folder"]) if e["kind"] == "step"]
+    seen = [e.observation for e in events_of(document["folder"], events.Step)]
     assert "answer.csv" in seen[0]
     assert "not a number" in seen[2]
     assert "not a number" in seen[3]
@@ -147,7 +149,7 @@ def test_validations_are_counted_when_they_are_scored(play: Callable[..., dict[s
 def test_a_script_that_ends_without_submitting_is_graded_and_reported(play: Callable[..., dict[str, Any]]) -> None:
     document = play([put(6)])
     assert (document["status"], document["reason"], document["exit_code"]) == ("scored", "stopped", 0)
-    notices = [e["text"] for e in read_events(document["folder"]) if e["kind"] == "notice"]
+    notices = [e.text for e in events_of(document["folder"], events.Notice)]
     assert "ended after 1 actions, and no submission had been accepted" in notices[0]
     assert document["scores"]["test"] == {"Score": 6.0}
 
@@ -202,8 +204,8 @@ def test_every_field_of_the_result_is_there(play: Callable[..., dict[str, Any]])
 def test_validating_on_test_reproduces_the_published_protocol_and_says_so(play: Callable[..., dict[str, Any]]) -> None:
     document = play([put(5), VALIDATE, SUBMIT], validate_on="test")
     assert document["validate_on"] == "test"
-    step = next(e for e in read_events(document["folder"]) if e["kind"] == "step" and e["tool"] == "validate")
-    assert "test score: Score 5" in step["observation"]
+    step = next(e for e in events_of(document["folder"], events.Step) if e.tool == "validate")
+    assert "test score: Score 5" in step.observation
 
 
 # --- graders that misbehave --------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ def test_a_failing_grader_gives_no_score_and_loses_nothing(
     assert (broken.status, broken.exit_code, broken.score) == ("grader_error", 3, None)
     assert broken.document["scores"]["test"] == {}
     assert broken.document["scores"]["dev"] == []
-    grades = [e["grade"] for e in read_events(broken.folder) if e["kind"] == "grade"]
+    grades = [e.grade for e in events_of(broken.folder, events.Grade)]
     assert grades
     assert all(grade["message"] for grade in grades)
     archives = list((broken.folder / "submissions").iterdir())
@@ -296,8 +298,8 @@ def test_a_bug_in_a_model_ends_the_work_and_not_the_run(task: Task, tmp_path: Pa
     )
     assert "ZeroDivisionError: bug" in document["message"]
     (folder,) = (tmp_path / "runs").iterdir()
-    (event,) = (e for e in read_events(folder) if e["kind"] == "agent_failed")
-    assert "Traceback" in event["traceback"]
+    (event,) = events_of(folder, events.AgentFailed)
+    assert "Traceback" in event.traceback
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), -5.0, None])
@@ -448,7 +450,7 @@ def test_an_episode_of_ones_own_leaves_a_whole_record(task: Task, tmp_path: Path
     manifest = json.loads((folder / "run.json").read_text())
     assert set(manifest["images"]) == {"agent", "grader"}
     assert {"bash", "validate", "submit"} <= set(manifest["tools"])
-    kinds = [e["kind"] for e in read_events(folder)]
+    kinds = [e.kind for e in read_events(folder)]
     assert (kinds[0], kinds[-1]) == ("start", "end")
 
 
@@ -460,11 +462,26 @@ def test_leaving_an_episode_grades_nothing_by_itself(task: Task, tmp_path: Path)
     assert read_result(folder)["status"] == "no_submission"
 
 
+def test_accepted_attempts_stand_in_the_result(play: Callable[..., dict[str, Any]]) -> None:
+    document = play([put(1), VALIDATE, put("nonsense"), VALIDATE, put(2), VALIDATE, put(1), SUBMIT])
+    attempts = document["attempts"]
+    assert [(a["step"], a["counts"]) for a in attempts] == [(2, False), (6, False), (8, True)]
+    graded = [{split: grade["metrics"]["Score"] for split, grade in a["grades"].items()} for a in attempts]
+    assert graded == [{"dev": 0.1, "test": 1.0}, {"dev": 0.2, "test": 2.0}, {"dev": 0.1, "test": 1.0}]
+    assert attempts[0]["archive"] == attempts[2]["archive"] != attempts[1]["archive"]
+    assert all((document["folder"] / "submissions" / f"{a['archive']}.tar").exists() for a in attempts)
+    keys = {"outcome", "metrics", "standard_error", "message", "details", "seconds"}
+    assert set(attempts[0]["grades"]["dev"]) == keys
+
+
 def test_listeners_see_what_is_recorded(task: Task, tmp_path: Path) -> None:
     seen: list[Any] = []
     result = run_task(task, backend="local", on_event=seen.append)
-    recorded = list(read_events(result.folder))
-    assert seen == recorded
+    recorded = (result.folder / "events.jsonl").read_text().splitlines()
+    assert seen == [json.loads(line) for line in recorded]
+    assert seen == [to_json(event) for event in read_events(result.folder)]
+    assert not list(events_of(result.folder, events.UnknownEvent))
+    assert all(list(event)[:2] == ["t", "kind"] for event in seen)
 
 
 def test_a_grader_that_prints_its_seed_does_not_put_it_into_the_record(task_folder: Callable[..., Path]) -> None:
@@ -492,7 +509,7 @@ def test_a_run_cleans_up_after_dead_ones(task: Task, tmp_path: Path, monkeypatch
     subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
     assert len(list(scratch.glob("*/*"))) == 1
     result = run_task(task, backend="local")
-    assert [e for e in read_events(result.folder) if e["kind"] == "reaped"]
+    assert list(events_of(result.folder, events.Reaped))
     assert not list(scratch.glob("*/*"))
 
 

@@ -16,7 +16,8 @@ from mlgym_core import Action, RunConfig, load_task_folder, run_together
 from mlgym_core.errors import UsageError
 from mlgym_core.grading.sealed import Grader
 from mlgym_core.grading.secrets import Secrets
-from mlgym_core.record.record import read_events, read_result
+from mlgym_core.record import events
+from mlgym_core.record.reader import events_of, read_events, read_result
 from mlgym_core.sandbox.base import BoxSpec, Peer, Sandbox
 from mlgym_core.sandbox.local.backend import LocalBackend
 from mlgym_core.task.task import Capability, Task
@@ -88,13 +89,14 @@ def test_nothing_is_graded_on_test_before_the_agents_box_is_closed_and_its_work_
     result = run_task(task, model=model, backend=backend, secrets=backend.secrets)
     assert result.document["scores"]["test"] == {"Score": 7.0}
     assert backend.seen == [(1, False)] * 3 + [(0, True)] * 3
-    events = list(read_events(result.folder))
-    kinds = [event["kind"] for event in events]
+    recorded = list(read_events(result.folder))
+    kinds = [event.kind for event in recorded]
     assert kinds.index("commitment") < kinds.index("test_drawn")
-    first = next(n for n, event in enumerate(events) if event["kind"] == "grade" and event["split"] == "test")
+    first = next(n for n, e in enumerate(recorded) if isinstance(e, events.Grade) and e.split == "test")
     assert kinds.index("test_drawn") < first
-    archives = {event["archive"] for event in events if event["kind"] == "grade"}
-    assert events[kinds.index("commitment")]["archives"] == sorted(archives)
+    archives = {event.archive for event in events_of(result.folder, events.Grade)}
+    (commitment,) = events_of(result.folder, events.Commitment)
+    assert list(commitment.archives) == sorted(archives)
 
 
 def test_runs_that_are_compared_are_graded_when_the_last_agent_has_ended(
@@ -184,7 +186,7 @@ def test_late_grading_ends_when_its_time_is_used_up_and_says_what_is_left_out(
     assert document["scores"]["best_on_dev"]["Score"] == 90.0, "the best on dev comes first"
     assert len(graded) == 2
     assert document["not_scored_on_test"] == 3
-    notices = [event["text"] for event in read_events(result.folder) if event["kind"] == "notice"]
+    notices = [event.text for event in events_of(result.folder, events.Notice)]
     assert any("3 submissions" in text for text in notices)
 
 
@@ -274,7 +276,8 @@ def test_a_channel_through_the_page_cache_carries_bits_of_dev_and_there_is_nobod
             right += sum(a == b for a, b in zip(told, read, strict=True))
         assert right > 0.7 * rounds * BITS, "the channel does not work, so nothing is proved by closing it"
         folder = episode.submissions.folder.parent
-    events = list(read_events(folder))
-    assert not [event for event in events if event["kind"] == "grade" and event["split"] == "test"]
+    grades = list(events_of(folder, events.Grade))
+    assert grades
+    assert not [grade for grade in grades if grade.split == "test"]
     assert json.loads((folder / "run.json").read_text())["seeds"]["grading_test"] is None
     assert read_result(folder)["status"] == "no_submission"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlgym_core.models.base import ModelSettings, Price
     from mlgym_core.plugins.hookspecs import hookimpl
     from mlgym_core.plugins.loading import list_tasks
-    from mlgym_core.record.record import read_result
+    from mlgym_core.record.reader import read_result
     from mlgym_core.runner.config import RunConfig
     from mlgym_core.runner.execution import grade_folder, open_episode, run, run_together
     from mlgym_core.runner.tasks import load_task
@@ -36,7 +36,7 @@ _HOMES = {
     "load_task": "runner.tasks",
     "load_task_folder": "task.taskfile",
     "open_episode": "runner.execution",
-    "read_result": "record.record",
+    "read_result": "record.reader",
     "run": "runner.execution",
     "run_together": "runner.execution",
 }

@@ -16,7 +16,8 @@ from mlgym_core.authoring.scaffold.agents import new_agent
 from mlgym_core.errors import UsageError
 from mlgym_core.models.scripted import ScriptedModel
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import read_events
+from mlgym_core.record.events import End, Event, Message, Tools
+from mlgym_core.record.reader import read_events
 from mlgym_core.task.task import Task
 from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
@@ -30,10 +31,10 @@ def task(task_folder: Callable[..., Path]) -> Task:
 
 
 @pytest.fixture
-def play(task: Task, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def play(task: Task, tmp_path: Path) -> Callable[..., list[Event]]:
     """Runs a script with a configuration (its text, or a name) and returns the events."""
 
-    def go(config: str, *files: tuple[str, str], script: Any = SCRIPT) -> list[dict[str, Any]]:
+    def go(config: str, *files: tuple[str, str], script: Any = SCRIPT) -> list[Event]:
         agent = config
         if ":" in config:
             agent = str(tmp_path / "mine.yaml")
@@ -46,24 +47,25 @@ def play(task: Task, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     return go
 
 
-def shown(events: list[dict[str, Any]], role: str) -> list[str]:
-    return [event["content"] for event in events if event["kind"] == "message" and event["role"] == role]
+def shown(events: list[Event], role: str) -> list[str]:
+    return [event.content for event in events if isinstance(event, Message) and event.role == role]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_agent_does_a_task(play: Callable[..., list[dict[str, Any]]], name: str) -> None:
+def test_every_shipped_agent_does_a_task(play: Callable[..., list[Event]], name: str) -> None:
     events = play(name)
-    assert events[-1]["status"] == "scored"
+    assert isinstance(events[-1], End)
+    assert events[-1].status == "scored"
     (system,) = shown(events, "system")
     assert ("- bash" in system) == (name in ("text", "xml", "json"))
 
 
-def test_braces_and_dollars_in_a_description_are_just_text(play: Callable[..., list[dict[str, Any]]]) -> None:
+def test_braces_and_dollars_in_a_description_are_just_text(play: Callable[..., list[Event]]) -> None:
     assert "Do {this} and get $1." in shown(play("default"), "user")[0]
 
 
 def test_every_observation_carries_step_steps_left_open_file_and_directory(
-    play: Callable[..., list[dict[str, Any]]],
+    play: Callable[..., list[Event]],
 ) -> None:
     events = play("default", script=["mkdir sub", *SCRIPT])
     first = shown(events, "tool")[0]
@@ -72,7 +74,7 @@ def test_every_observation_carries_step_steps_left_open_file_and_directory(
     assert "directory: " in first
 
 
-def test_templates_of_ones_own_stand_beside_the_configuration(play: Callable[..., list[dict[str, Any]]]) -> None:
+def test_templates_of_ones_own_stand_beside_the_configuration(play: Callable[..., list[Event]]) -> None:
     events = play(
         "system: sys.txt\ntask: t.txt\nstep: s.txt",
         ("sys.txt", "You are $$5 cheap. $format"),
@@ -188,11 +190,11 @@ def test_a_missing_configuration_is_named_and_nothing_is_created(task: Task, tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_tools_that_are_offered_are_those_of_the_configuration(play: Callable[..., list[dict[str, Any]]]) -> None:
+def test_the_tools_that_are_offered_are_those_of_the_configuration(play: Callable[..., list[Event]]) -> None:
     events = play("tools: [submit, bash, submit]")
-    (offered,) = (event for event in events if event["kind"] == "tools")
-    assert [tool["name"] for tool in offered["tools"]] == ["submit", "bash"]
-    assert offered["tools"][1]["parameters"]["required"] == ["command"]
+    (offered,) = (event for event in events if isinstance(event, Tools))
+    assert [tool["name"] for tool in offered.tools] == ["submit", "bash"]
+    assert offered.tools[1]["parameters"]["required"] == ["command"]
 
 
 DEMONSTRATION = """
@@ -205,14 +207,14 @@ steps:
 
 
 @pytest.mark.parametrize("form", ["tools", "fenced", "xml", "json"])
-def test_a_demonstration_is_shown_in_the_agents_format(play: Callable[..., list[dict[str, Any]]], form: str) -> None:
+def test_a_demonstration_is_shown_in_the_agents_format(play: Callable[..., list[Event]], form: str) -> None:
     events = play(f"format: {form}\ndemonstrations: [demo.yaml]", ("demo.yaml", DEMONSTRATION))
-    messages = [event for event in events if event["kind"] == "message"][1:7]
+    messages = [event for event in events if isinstance(event, Message)][1:7]
     roles = ["user", "assistant", "tool" if form == "tools" else "user"]
-    assert [message["role"] for message in messages] == [*roles, *roles[1:], "user"]
-    assert "another task" in messages[0]["content"]
-    assert "train.py" in messages[2]["content"]
-    assert "# Task" in messages[5]["content"]
+    assert [message.role for message in messages] == [*roles, *roles[1:], "user"]
+    assert "another task" in messages[0].content
+    assert "train.py" in messages[2].content
+    assert "# Task" in messages[5].content
 
 
 @pytest.mark.parametrize(
@@ -224,13 +226,13 @@ def test_a_demonstration_is_shown_in_the_agents_format(play: Callable[..., list[
     ],
 )
 def test_a_demonstration_that_could_not_happen_is_refused(
-    play: Callable[..., list[dict[str, Any]]], old: str, new: str, message: str
+    play: Callable[..., list[Event]], old: str, new: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         play("demonstrations: [demo.yaml]", ("demo.yaml", DEMONSTRATION.replace(old, new)))
 
 
-def test_gpu_info_says_what_the_sandbox_has(play: Callable[..., list[dict[str, Any]]]) -> None:
+def test_gpu_info_says_what_the_sandbox_has(play: Callable[..., list[Event]]) -> None:
     prompt = shown(play("gpu-info"), "user")[0]
     assert "2 CPU cores, 4096 MiB of memory" in prompt
     assert "GPU" in prompt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 
 from mlgym_core.agent.history import Conversation, Entry, HistoryRule, character_window, last_observations
 from mlgym_core.models.base import Message, Reply, ToolCall, Usage
+from mlgym_core.record import events
+from mlgym_core.record.events import Event
+
+T = TypeVar("T", bound=Event)
 
 
 class Log:
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Event] = []
 
-    def __call__(self, kind: str, **content: Any) -> None:
-        self.events.append({"kind": kind, **content})
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
 
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["kind"] == kind]
+    def of(self, form: type[T]) -> list[T]:
+        return [event for event in self.events if isinstance(event, form)]
 
 
 def talk(turns: Sequence[str], *rules: HistoryRule, log: Log | None = None) -> Conversation:
@@ -125,17 +129,17 @@ def test_trimming_halves_what_is_sent_and_stays() -> None:
     after = sum(len(message.content) for message in conversation.request([]))
     assert after <= before / 2 + 50
     assert contents(conversation.request([]))[-1] == "c" * 20
-    assert "too long" in log.of("notice")[0]["text"]
+    assert "too long" in log.of(events.Notice)[0].text
 
 
 def test_a_request_can_be_rebuilt_from_the_record() -> None:
     log = Log()
     conversation = talk(["a", "b"], HistoryRule("last_observations", count=1), log=log)
     sent = conversation.request(["bash"])
-    request = log.of("model_request")[0]
-    known = {event["id"]: event["content"] for event in log.of("message")}
+    request = log.of(events.ModelRequest)[0]
+    known = {event.id: event.content for event in log.of(events.Message)}
     known |= {2: "reply 0", 4: "reply 1"}  # recorded by model_reply
-    rebuilt = [request["left_out"].get(str(each), known[each]) for each in request["messages"]]
+    rebuilt = [request.left_out.get(str(each), known[each]) for each in request.messages]
     assert rebuilt == [message.content for message in sent]
 
 

@@ -25,7 +25,8 @@ from mlgym_core.models.base import (
     ToolCall,
     Usage,
 )
-from mlgym_core.record.record import read_events
+from mlgym_core.record.events import Grade, MalformedReply, ModelRequest
+from mlgym_core.record.reader import events_of
 from mlgym_core.runner.document import RunResult
 from mlgym_core.task.task import Task
 from mlgym_core.task.taskfile import load_task_folder
@@ -72,10 +73,6 @@ def play(task: Task) -> Callable[..., RunResult]:
         return run_task(task, model=model, backend="local", allow_unsafe=True, **options)
 
     return go
-
-
-def of(result: RunResult, kind: str) -> list[dict[str, Any]]:
-    return [event for event in read_events(result.folder) if event["kind"] == kind]
 
 
 def test_parallel_calls_are_carried_out_and_answered_in_order(play: Callable[..., RunResult]) -> None:
@@ -145,7 +142,7 @@ def test_a_conversation_that_is_too_long_is_shortened_once(play: Callable[..., R
     size = [sum(len(message.content) for message in seen) for seen in model.seen]
     assert size[3] < size[2] / 2
     assert "was left out" in model.seen[3][3].content
-    assert [event["left_out"] != {} for event in of(result, "model_request")] == [False, False, False, True]
+    assert [event.left_out != {} for event in events_of(result.folder, ModelRequest)] == [False, False, False, True]
 
 
 def test_a_conversation_that_stays_too_long_ends_the_run_and_is_graded(play: Callable[..., RunResult]) -> None:
@@ -207,7 +204,7 @@ def test_a_model_that_never_answered_leaves_no_score_and_one_that_did_is_graded(
     never = play(Scripted(error))
     assert (never.status, never.document["reason"], never.exit_code) == ("infra_error", "model_error", 3)
     assert (never.document["scores"]["test"], never.document["improvement"]) == ({}, None)
-    assert of(never, "grade") == []
+    assert not list(events_of(never.folder, Grade))
     assert play(Scripted(calls(WRITE), error)).status == "scored"
 
 
@@ -217,7 +214,7 @@ def test_nothing_in_a_reply_that_was_cut_is_done(play: Callable[..., RunResult],
     model = Scripted(cut, attrs.evolve(cut, text="```bash\nls\n```", tool_calls=()), calls(SUBMIT))
     result = play(model, agent=agent, limits={"steps": 1})
     assert (result.status != "scored", result.document["steps"]) == (True, 1)
-    assert [event["message"][:18] for event in of(result, "malformed_reply")] == ["Your reply was cut"] * 2
+    assert [event.message[:18] for event in events_of(result.folder, MalformedReply)] == ["Your reply was cut"] * 2
     assert "Write less" in model.seen[1][-1].content
 
 

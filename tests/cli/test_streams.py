@@ -13,7 +13,8 @@ import yaml
 from support import run_task, write_task
 
 from mlgym_core import load_task_folder
-from mlgym_core.record.record import read_events, read_result
+from mlgym_core.record import events
+from mlgym_core.record.reader import events_of, read_events, read_result
 
 MLGYM = f"{sys.executable} -m mlgym_core"
 
@@ -32,7 +33,7 @@ def shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def result_in(folder: Path) -> dict[str, Any]:
     (run,) = folder.iterdir()
-    assert [event for event in read_events(run) if event["kind"] == "end"]
+    assert list(events_of(run, events.End))
     return read_result(run)
 
 
@@ -89,7 +90,7 @@ def test_a_listener_that_raises_is_left_out_and_the_run_goes_on(tmp_path: Path, 
     result = run_task(task, backend="local", out=tmp_path / "runs", on_event=listener)
     assert result.document["status"] == "scored"
     assert seen[-1] == at
-    notices = [event["text"] for event in read_events(result.folder) if event["kind"] == "notice"]
+    notices = [event.text for event in events_of(result.folder, events.Notice)]
     assert any("listener" in text for text in notices)
 
 

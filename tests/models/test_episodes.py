@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import pytest
@@ -19,8 +19,11 @@ from models.server import Answer, ModelServer, bash, calls, empty, fails, says, 
 from mlgym_core import RunConfig, run
 from mlgym_core.errors import BackendUnavailableError, UsageError
 from mlgym_core.models.base import ModelSettings, Price
-from mlgym_core.record.record import read_events
+from mlgym_core.record.events import Event, ModelAttempt, ModelReply, ModelRequest, Notice
+from mlgym_core.record.reader import read_events
 from mlgym_core.sandbox.engine.docker import DockerBackend
+
+T = TypeVar("T", bound=Event)
 
 WRITE = "printf 'def row_strategy(history):\\n    return 0\\n' > strategy.py"
 ONE = usage(100, 20, cost=1.0)
@@ -52,8 +55,8 @@ def play(server: ModelServer) -> Callable[..., dict[str, Any]]:
     return go
 
 
-def of(document: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [event for event in document["events"] if event["kind"] == kind]
+def of(document: dict[str, Any], form: type[T]) -> list[T]:
+    return [event for event in document["events"] if isinstance(event, form)]
 
 
 def test_a_task_is_done_by_tool_calls(server: ModelServer, play: Callable[..., dict[str, Any]], backend: str) -> None:
@@ -120,7 +123,7 @@ def test_malformed_calls_are_all_answered_cost_no_step_and_are_charged(
     answers = [m for m in server.requests[1].messages if m["role"] == "tool"]
     assert [m["tool_call_id"] for m in answers] == ["call_0_bash", "call_1_bash"]
     assert "not a JSON object" in answers[0]["content"]
-    first = of(document, "model_reply")[0]["reply"]
+    first = of(document, ModelReply)[0].reply
     assert first["raw"]["damaged_arguments"] == {"call_0_bash": '{"command": "l'}
 
 
@@ -135,7 +138,7 @@ def test_waiting_and_empty_replies_use_up_no_step(server: ModelServer, play: Cal
     )
     assert (document["status"], document["reason"], document["steps"]) == ("scored", "submitted", 2)
     assert len(server.requests) == 6
-    attempts = [event["attempt"] for event in of(document, "model_attempt")]
+    attempts = [event.attempt for event in of(document, ModelAttempt)]
     assert [(a["kind"], a["status"]) for a in attempts] == [
         ("rate_limit", 429),
         ("server", 500),
@@ -144,7 +147,7 @@ def test_waiting_and_empty_replies_use_up_no_step(server: ModelServer, play: Cal
     ]
     assert attempts[0]["wait"] == 1.0
     assert document["wall_s"] >= 1.0
-    assert len(of(document, "model_request")) == len(of(document, "model_reply")) == 2
+    assert len(of(document, ModelRequest)) == len(of(document, ModelReply)) == 2
 
 
 def test_a_refused_key_ends_the_run_at_once_with_everything_recorded(
@@ -155,8 +158,8 @@ def test_a_refused_key_ends_the_run_at_once_with_everything_recorded(
     assert "authentication error 401: Incorrect API key" in document["message"]
     assert document["status"] == "scored"
     assert len(server.requests) == 2
-    (event,) = of(document, "model_attempt")
-    assert (event["attempt"]["kind"], event["attempt"]["wait"]) == ("authentication", None)
+    (event,) = of(document, ModelAttempt)
+    assert (event.attempt["kind"], event.attempt["wait"]) == ("authentication", None)
 
 
 def test_no_file_of_the_record_holds_the_key(play: Callable[..., dict[str, Any]]) -> None:
@@ -192,11 +195,11 @@ def test_the_settings_are_in_the_manifest_and_the_providers_fields_in_the_events
     settings = manifest["model_settings"]
     assert (settings["temperature"], settings["top_p"], settings["base_url"]) == (0.0, 0.95, server.url)
     assert settings["price"] == {"prompt": 1.0, "completion": 2.0}
-    (event,) = of(document, "model_reply")
-    raw = event["reply"]["raw"]
+    (event,) = of(document, ModelReply)
+    raw = event.reply["raw"]
     assert (raw["id"], raw["model"], raw["finish_reason"]) == ("cmpl-7", "served-1", "tool_calls")
     assert raw["usage"]["prompt_tokens_details"]["cached_tokens"] == 60
-    assert (event["reply"]["usage"]["cached_tokens"], event["reply"]["usage"]["reasoning_tokens"]) == (60, 25)
+    assert (event.reply["usage"]["cached_tokens"], event.reply["usage"]["reasoning_tokens"]) == (60, 25)
 
 
 # Limits
@@ -267,7 +270,7 @@ def test_without_a_limit_on_cost_an_unknown_price_is_noticed_once(
 ) -> None:
     document = play(bash("true"), bash(WRITE), submit(), price=None, limits={"cost_usd": None})
     assert (document["status"], document["cost"]) == ("scored", {"usd": 0.0, "known": False})
-    assert len(of(document, "notice")) == 1
+    assert len(of(document, Notice)) == 1
     assert len(server.requests) == 3
 
 

@@ -17,7 +17,8 @@ from mlgym_core.models.base import FailedAttempt, Message, Reply, ToolCall, Usag
 from mlgym_core.models.litellm.failures import MESSAGE_LIMIT, failure, overflows, retry_after
 from mlgym_core.models.litellm.openai_form import clean, messages_out, plain, reply_in
 from mlgym_core.models.litellm.retry import Failure, Patience, persist
-from mlgym_core.record.record import Redactor, encode
+from mlgym_core.record.redact import Redactor
+from mlgym_core.record.strictjson import encode
 from mlgym_core.tools.arguments import arguments_in
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

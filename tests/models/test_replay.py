@@ -15,7 +15,8 @@ from mlgym_core.errors import UsageError
 from mlgym_core.models.base import Message, ModelContext, ModelSettings, ModelStopped, Price
 from mlgym_core.models.replay import create
 from mlgym_core.models.scripted import ScriptedModel
-from mlgym_core.record.record import read_events
+from mlgym_core.record.events import ModelReply, Notice
+from mlgym_core.record.reader import events_of
 from mlgym_core.task.taskfile import load_task_folder
 from mlgym_core.tools.builtin import TOOLS
 
@@ -25,10 +26,6 @@ WRITE = "printf 'def row_strategy(history):\\n    return 0\\n' > strategy.py"
 
 def play(model: Any, **options: Any) -> Any:
     return run_task(TASK, model=model, size="tiny", backend="local", allow_unsafe=True, **options)
-
-
-def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    return [event for event in read_events(folder) if event["kind"] == kind]
 
 
 def test_a_run_is_played_again_without_its_service(server: ModelServer) -> None:
@@ -43,12 +40,12 @@ def test_a_run_is_played_again_without_its_service(server: ModelServer) -> None:
         assert result.document["model"] == f"replay:{first.folder.name}"
         assert result.document["cost"] == {"usd": 0.0, "known": True}
     assert first.document["cost"]["usd"] > 0
-    said = [event["text"] for event in events(again.folder, "notice")]
+    said = [event.text for event in events_of(again.folder, Notice)]
     notice = (
         f"replaying 2 replies of litellm:openai/test-model from run {first.folder.name}, which used --agent default"
     )
     assert said == [notice], "and no divergence"
-    replies = [[event["reply"] for event in events(folder, "model_reply")] for folder in (first.folder, again.folder)]
+    replies = [[event.reply for event in events_of(folder, ModelReply)] for folder in (first.folder, again.folder)]
     for then, now in zip(*replies, strict=True):
         assert (now["text"], now["tool_calls"]) == (then["text"], then["tool_calls"])
 
@@ -64,7 +61,7 @@ def test_another_course_is_noticed_once_and_the_end_is_the_end(tmp_path: Path) -
     record.write_text("\n".join(changed) + "\n")
     again = play(f"replay:{first.folder}")
     assert again.document["reason"] == "stopped"
-    _, differs, end = (event["text"] for event in events(again.folder, "notice"))
+    _, differs, end = (event.text for event in events_of(again.folder, Notice))
     assert "before reply 2" in differs
     assert "the 3 recorded replies" in end
 
@@ -132,7 +129,7 @@ def test_a_run_of_another_task_is_refused(task_folder: Callable[..., Path], tmp_
     with pytest.raises(UsageError, match="of the task first; replay it with: mlgym run first"):
         run_task(other, model=replay, backend="local")
     again = run_task(first, model=replay, agent="json", backend="local", allow_unsafe=True)
-    notices = [event["text"] for event in read_events(again.folder) if event["kind"] == "notice"]
+    notices = [event.text for event in events_of(again.folder, Notice)]
     assert "which used --agent json" in notices[0]
 
 

@@ -15,7 +15,8 @@ from mlgym_core import Action, Episode, RunConfig, StepResult, open_episode
 from mlgym_core.episode.episode import FREE_REFUSALS
 from mlgym_core.errors import BackendUnavailableError
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import read_events
+from mlgym_core.record.eventjson import to_json
+from mlgym_core.record.reader import read_events
 from mlgym_core.runner.backends import choose
 from mlgym_core.sandbox.local.backend import LocalBackend
 from mlgym_core.task.taskfile import load_task_folder
@@ -239,7 +240,7 @@ def test_odd_places_are_recorded_as_text(episode: Episode, out: Path) -> None:
     assert result.directory == f"{episode.workdir}/a\ufffd"
     assert result.open_file == f"{episode.workdir}/a\ufffd/f"
     (folder,) = out.iterdir()
-    json.dumps(list(read_events(folder))).encode()
+    json.dumps([to_json(event) for event in read_events(folder)], ensure_ascii=False).encode()
 
 
 def test_arguments_are_taken_as_they_are_meant(episode: Episode) -> None:
@@ -274,7 +275,7 @@ def test_a_refusal_for_form_alone_costs_no_step(episode: Episode, out: Path, act
     assert message in result.observation
     assert (result.step, episode.steps, result.done) == (1, 1, False)
     assert episode.run_command("ls").stdout.head == b""
-    kinds = [event["kind"] for event in read_events(next(out.iterdir()))]
+    kinds = [event.kind for event in read_events(next(out.iterdir()))]
     assert (kinds.count("step"), kinds.count("refusal")) == (1, 1)
 
 

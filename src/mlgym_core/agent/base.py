@@ -29,7 +29,7 @@ class Agent(Protocol):
         """Work on a freshly reset episode.
 
         Returns:
-            Why it ended, one of :data:`mlgym_core.record.record.REASONS`.
+            Why it ended, one of :data:`mlgym_core.record.endings.REASONS`.
         """
 
 

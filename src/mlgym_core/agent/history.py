@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import evolve, frozen
 
 from mlgym_core.models.base import Message, Reply
+from mlgym_core.record import events
 
 CHARACTERS_PER_TOKEN = 4.0  #: until the service has reported a prompt's tokens
 _CUT_NOTE = 60
@@ -154,7 +155,7 @@ class Conversation:
         rules: applied in order to what is sent.
     """
 
-    def __init__(self, log: Callable[..., None], rules: Sequence[HistoryRule]) -> None:
+    def __init__(self, log: Callable[[events.Event], None], rules: Sequence[HistoryRule]) -> None:
         self._entries: list[Entry] = []
         self._log = log
         self._rules = tuple(rules)
@@ -200,20 +201,17 @@ class Conversation:
             shown = character_window(shown, self._window)
         self._sent = sum(entry.characters for entry in shown)
         left_out = {str(entry.id): entry.message.content for entry in shown if entry.left_out}
-        self._log("model_request", messages=[entry.id for entry in shown], left_out=left_out, tools=list(tools))
+        self._log(events.ModelRequest([entry.id for entry in shown], left_out, tools))
         return [entry.message for entry in shown]
 
     def trim(self) -> None:
         """From now on send about half of what was sent last; the model found that too long."""
         self._window = self._sent // 2
         self._log(
-            "notice", text="the conversation has become too long for the model; old parts are left out from now on"
+            events.Notice("the conversation has become too long for the model; old parts are left out from now on")
         )
 
     def _add(self, kind: Literal["fixed", "observation"], message: Message, window: str | None = None) -> None:
         entry = Entry(len(self._entries), message, kind, window)
         self._entries.append(entry)
-        event: dict[str, Any] = {"id": entry.id, "role": message.role, "content": message.content}
-        if message.tool_calls:
-            event["tool_calls"] = message.tool_calls
-        self._log("message", **event, tool_call_id=message.tool_call_id)
+        self._log(events.Message(entry.id, message.role, message.content, message.tool_calls, message.tool_call_id))

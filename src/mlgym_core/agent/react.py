@@ -22,6 +22,7 @@ from mlgym_core.models.base import (
     ModelStopped,
     Reply,
 )
+from mlgym_core.record import events
 from mlgym_core.tools.base import Tool
 
 _HINT_AFTER = 3  #: equal failures in a row before the agent is told
@@ -85,13 +86,13 @@ class ReactAgent:
                     ) from None
                 return error.reason
             except ModelStopped as stopped:
-                episode.log("notice", text=str(stopped))
+                episode.log(events.Notice(str(stopped)))
                 return "stopped"
             try:
                 actions = self._parsed(reply)
             except MalformedReplyError as error:
                 malformed += 1
-                episode.log("malformed_reply", attempt=malformed, message=str(error))
+                episode.log(events.MalformedReply(malformed, str(error)))
                 if malformed > self._config.format_retries:
                     return "format"
                 talk.observe(*self._correction(reply, str(error), self._config.format_retries + 1 - malformed))
@@ -104,7 +105,7 @@ class ReactAgent:
     def _opening(self, episode: Episode) -> Conversation:
         talk = Conversation(episode.log, self._config.history)
         schemas = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in self._tools]
-        episode.log("tools", tools=schemas)
+        episode.log(events.Tools(schemas))
         system = self._templates["system"].substitute(
             system_values(self._format.name, self._format.native, self._tools)
         )
@@ -139,7 +140,7 @@ class ReactAgent:
             reply = self._complete(talk, episode)
         budget.charge(reply.usage)
         number = talk.reply(reply)
-        episode.log("model_reply", message=number, reply=reply, cost_usd=budget.cost_usd, tokens=budget.tokens)
+        episode.log(events.ModelReply(reply, budget.cost_usd, budget.tokens, message=number))
         return reply
 
     def _parsed(self, reply: Reply) -> Actions:
@@ -167,13 +168,13 @@ class ReactAgent:
         for call_id, action in actions:
             if episode.clock.out_of_time:
                 return "time"
-            episode.log("action", tool=action.tool, text=str(action.arguments.get("command", ""))[:_SHOWN])
+            episode.log(events.Action(action.tool, str(action.arguments.get("command", ""))[:_SHOWN]))
             result = episode.step(action)
             if result.done:
                 return result.reason
             count = repeats.count(action, result)
             if count >= repeats.most:
-                episode.log("notice", text=f"the same action has failed in the same way {count} times in a row")
+                episode.log(events.Notice(f"the same action has failed in the same way {count} times in a row"))
                 return "format"
             text = self._templates["step"].substitute(step_values(result, episode.limits.steps)).rstrip()
             if count >= _HINT_AFTER:
@@ -237,7 +238,7 @@ class _RunMeter:
     def failed(self, attempt: FailedAttempt) -> None:
         self.failure = attempt.message
         self._budget.charge(attempt.usage, replied=False)
-        self._episode.log("model_attempt", attempt=attempt, cost_usd=self._budget.cost_usd, tokens=self._budget.tokens)
+        self._episode.log(events.ModelAttempt(attempt, self._budget.cost_usd, self._budget.tokens))
 
     def notice(self, text: str) -> None:
-        self._episode.log("notice", text=text)
+        self._episode.log(events.Notice(text))

@@ -36,7 +36,7 @@ def command(
     from mlgym_core.authoring.checking import check_named
     from mlgym_core.cli.signals import interruptible
     from mlgym_core.plugins.loading import Registry
-    from mlgym_core.record.record import encode, plain
+    from mlgym_core.record.strictjson import encode, plain
 
     say = partial(typer.echo, err=True)
     with interruptible():

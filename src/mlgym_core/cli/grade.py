@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Grade the submission in a folder on the test split, with a fresh secret."""
     from mlgym_core.cli.signals import interruptible
-    from mlgym_core.record.record import encode, plain
+    from mlgym_core.record.strictjson import encode, plain
     from mlgym_core.runner.document import EXIT_CODES
     from mlgym_core.runner.execution import graded_document
     from mlgym_core.runner.tasks import load_task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import singledispatchmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mlgym_core.cli.terminal import harmless
+from mlgym_core.record import events
+from mlgym_core.record.eventjson import from_json
 from mlgym_core.runner.document import RunResult, flags
 
 ROUNDING = 1e-9  #: of a score, which is no improvement
@@ -51,67 +54,81 @@ class RunProgress:
             self._live.stop()
 
     def see(self, event: Mapping[str, Any]) -> None:
-        """Take in one event."""
-        handler = getattr(self, f"_on_{event['kind']}", None)
-        if handler is not None:
-            handler(event)
+        """Take in one event, as it is written to the record."""
+        self._on(from_json(event))
 
-    def _on_start(self, event: Mapping[str, Any]) -> None:
-        self._limit = event["limits"]["steps"]
-        self.folder = Path(event["folder"])
-        sealed = "sealed" if event["sealed"] else "not sealed"
-        self._say(f"{event['task']} with {event['model']}, agent {event['agent']}, on {event['why']}; {sealed}")
+    @singledispatchmethod
+    def _on(self, event: events.Event) -> None:
+        """Most kinds change nothing that is shown."""
 
-    def _on_progress(self, event: Mapping[str, Any]) -> None:
-        self._action = event["text"]
-        self._say(event["text"])
+    @_on.register
+    def _(self, event: events.Start) -> None:
+        self._limit = event.limits["steps"]
+        self.folder = Path(event.folder)
+        sealed = "sealed" if event.sealed else "not sealed"
+        self._say(f"{event.task} with {event.model}, agent {event.agent}, on {event.why}; {sealed}")
 
-    def _on_reset(self, event: Mapping[str, Any]) -> None:
+    @_on.register
+    def _(self, event: events.Progress) -> None:
+        self._action = event.text
+        self._say(event.text)
+
+    @_on.register
+    def _(self, event: events.Reset) -> None:
         self._started = time.monotonic()
-        self._action = f"ready in {event['seconds']:.1f} s"
+        self._action = f"ready in {event.seconds:.1f} s"
 
-    def _on_model_reply(self, event: Mapping[str, Any]) -> None:
-        self._cost = event["cost_usd"]
+    @_on.register
+    def _(self, event: events.ModelReply) -> None:
+        self._cost = event.cost_usd
 
-    def _on_model_request(self, _: Mapping[str, Any]) -> None:
+    @_on.register
+    def _(self, _: events.ModelRequest) -> None:
         self._action = "waiting for the model"
 
-    def _on_action(self, event: Mapping[str, Any]) -> None:
+    @_on.register
+    def _(self, event: events.Action) -> None:
         self._step += 1
-        self._action = _shorten(_action(event["tool"], {"command": event["text"]}))
+        self._action = _shorten(_action(event.tool, {"command": event.text}))
 
-    def _on_model_attempt(self, event: Mapping[str, Any]) -> None:
-        self._cost = event["cost_usd"]
-        attempt = event["attempt"]
+    @_on.register
+    def _(self, event: events.ModelAttempt) -> None:
+        self._cost = event.cost_usd
+        attempt = event.attempt
         if attempt["wait"] is not None:
             message = _shorten(attempt["message"]).rstrip(".")
             self._say(f"{attempt['kind'].replace('_', ' ')}: {message}; next try in {attempt['wait']:.1f} s")
 
-    def _on_notice(self, event: Mapping[str, Any]) -> None:
-        self._say(event["text"])
+    @_on.register
+    def _(self, event: events.Notice) -> None:
+        self._say(event.text)
 
-    def _on_malformed_reply(self, event: Mapping[str, Any]) -> None:
+    @_on.register
+    def _(self, event: events.MalformedReply) -> None:
         if not self._quiet:
-            self._say(f"malformed reply {event['attempt']}: {event['message']}")
+            self._say(f"malformed reply {event.attempt}: {event.message}")
 
-    def _on_grade(self, event: Mapping[str, Any]) -> None:
-        grade = event["grade"]
-        values = ", ".join(f"{name} {value:.6g}" for name, value in grade["metrics"].items())
-        self._score = f"{event['split']} {values or grade['outcome']}"
+    @_on.register
+    def _(self, event: events.Grade) -> None:
+        values = ", ".join(f"{name} {value:.6g}" for name, value in event.grade["metrics"].items())
+        self._score = f"{event.split} {values or event.grade['outcome']}"
 
-    def _on_step(self, event: Mapping[str, Any]) -> None:
-        self._step = event["step"]
-        self._action = _shorten(_action(event["tool"], event["arguments"])) + _trouble(event)
+    @_on.register
+    def _(self, event: events.Step) -> None:
+        self._step = event.step
+        self._action = _shorten(_action(event.tool, event.arguments)) + _trouble(event)
         if not self._quiet:
             self._say(self._line())
 
-    def _on_refusal(self, event: Mapping[str, Any]) -> None:
+    @_on.register
+    def _(self, event: events.Refusal) -> None:
         self._step = max(0, self._step - 1)
         if not self._quiet:
-            self._say(f"refused, no step: {_shorten(event['observation'])}")
+            self._say(f"refused, no step: {_shorten(event.observation)}")
 
-    def _on_kept(self, event: Mapping[str, Any]) -> None:
-        self._say(f"the sandbox was kept; enter it with: {event['how_to_enter']}")
+    @_on.register
+    def _(self, event: events.Kept) -> None:
+        self._say(f"the sandbox was kept; enter it with: {event.how_to_enter}")
 
     def _say(self, text: str) -> None:
         self._console.print(Text(harmless(text)), soft_wrap=True)
@@ -175,20 +192,20 @@ def _number(value: float | None, error: float | None = None) -> str:
     return f"{value:.4g}" + (f" ±{error:.1g}" if error is not None else "")
 
 
-def _trouble(event: Mapping[str, Any]) -> str:
+def _trouble(step: events.Step) -> str:
     """What went wrong with a step, in a few words."""
-    info = event["info"]
+    info = step.info
     if info.get("status") == "timed_out":
         return "  [killed at its time limit]"
     if info.get("exit_code"):
         return f"  [exit code {info['exit_code']}]"
     if info.get("outcome", "scored") not in ("scored", "accepted") or "error" in info:
-        return f"  [{_shorten(event['observation'], 100)}]"
+        return f"  [{_shorten(step.observation, 100)}]"
     return ""
 
 
-def _action(tool: str, arguments: Mapping[str, Any]) -> str:
-    return str(arguments.get("command", tool)) if tool == "bash" else tool
+def _action(tool: str, arguments: object) -> str:
+    return str(arguments.get("command", tool)) if tool == "bash" and isinstance(arguments, Mapping) else tool
 
 
 def _shorten(text: str, width: int = 60) -> str:

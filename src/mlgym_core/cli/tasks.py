@@ -45,7 +45,7 @@ def show(task: options.TaskArgument, as_json: options.Json = False) -> None:
     """Show a task: metrics, limits, sizes, baseline, description."""
     import attrs
 
-    from mlgym_core.record.record import encode, plain
+    from mlgym_core.record.strictjson import encode, plain
     from mlgym_core.runner.tasks import load_task
 
     loaded = load_task(task)

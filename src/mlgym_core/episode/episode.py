@@ -13,7 +13,8 @@ from mlgym_core.episode.hands import Hands
 from mlgym_core.episode.submissions import Attempt, Submissions
 from mlgym_core.errors import InfrastructureError, MLGymError, UsageError
 from mlgym_core.grading.sealed import Grader
-from mlgym_core.record.record import RunRecord
+from mlgym_core.record import events
+from mlgym_core.record.writer import RunRecord
 from mlgym_core.sandbox.base import ActionResult, Sandbox
 from mlgym_core.task.task import Split, Task
 from mlgym_core.tools.arguments import arguments_in
@@ -170,7 +171,7 @@ class Episode:
         self._sandbox = self._open()
         self.clock.start()
         self._place = _Place(self._sandbox.workdir)
-        self.log("reset", seconds=round(time.monotonic() - opened, 6), workdir=self._sandbox.workdir)
+        self.log(events.Reset(round(time.monotonic() - opened, 6), self._sandbox.workdir))
         return self.task.description()
 
     def step(self, action: Action | str) -> StepResult:
@@ -192,7 +193,7 @@ class Episode:
         started = time.monotonic()
         output = self._dispatch(action, hands)
         if self._costs_nothing(output, hands):
-            self.log("refusal", tool=action.tool, arguments=action.arguments, observation=output.text)
+            self.log(events.Refusal(action.tool, action.arguments, output.text))
             return self._outcome(output)
         self.steps += 1
         self._place = self._place.after(hands.last)
@@ -200,14 +201,7 @@ class Episode:
         seconds = round(time.monotonic() - started, 6)
         self._reason = self._end()
         self.log(
-            "step",
-            step=self.steps,
-            tool=action.tool,
-            arguments=action.arguments,
-            observation=output.text,
-            info=output.info,
-            seconds=seconds,
-            done=self._reason,
+            events.Step(self.steps, action.tool, action.arguments, output.text, output.info, seconds, self._reason)
         )
         if self._settle and self.submitted is not None:
             self.finish("submitted")
@@ -256,13 +250,13 @@ class Episode:
             self.close()
         except InfrastructureError as error:
             self._closed = True
-            self.log("notice", text=f"the sandbox could not be removed: {error}")
+            self.log(events.Notice(f"the sandbox could not be removed: {error}"))
 
     def close(self) -> None:
         """Close the sandbox (or leave it, if it is to be kept); harmless when repeated."""
         if self._sandbox is not None and not self._closed:
             if self._keep:
-                self.log("kept", how_to_enter=self._sandbox.enter_hint())
+                self.log(events.Kept(self._sandbox.enter_hint()))
             self._sandbox.close(keep=self._keep)
         self._closed = True
 
@@ -272,9 +266,9 @@ class Episode:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def log(self, kind: str, **content: Any) -> None:
-        """Write an event into the run's record."""
-        self._record.event(kind, **content)
+    def log(self, event: events.Event) -> None:
+        """Write an event into the run's record; one of your own is ``UnknownEvent("kind", extra={...})``."""
+        self._record.event(event)
 
     # For callers that look into the workspace between the steps.
 
@@ -317,7 +311,7 @@ class Episode:
         except MLGymError:
             raise
         except Exception as error:
-            self.log("tool_failed", tool=action.tool, error=repr(error))
+            self.log(events.ToolFailed(action.tool, repr(error)))
             return ToolOutput(f"The tool {action.tool} failed: {error!r:.500}", {"error": "tool"})
 
     def _fulfil(self, output: ToolOutput, hands: Hands) -> ToolOutput:

@@ -18,11 +18,12 @@ from mlgym_core.errors import (
 from mlgym_core.grading.archive import Archive, freeze
 from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.sealed import Grader
+from mlgym_core.record import events
 from mlgym_core.sandbox.base import Sandbox
 from mlgym_core.task.task import Split, Task
 from mlgym_core.tools.base import ToolOutput
 
-Log = Callable[..., None]
+Log = Callable[[events.Event], None]
 
 
 @frozen
@@ -132,7 +133,7 @@ class Submissions:
         except InfrastructureError as error:
             if not lost and not isinstance(error, SandboxLostError):
                 raise
-            self.log("sandbox_lost", message=str(error))
+            self.log(events.SandboxLost(str(error)))
         else:
             if grade.outcome != "invalid_submission":
                 self._accept(archive, grade, step)
@@ -146,7 +147,7 @@ class Submissions:
         """Write down what was handed in; nothing is added after that."""
         if not self._committed:
             self._committed = True
-            self.log("commitment", archives=sorted({attempt.archive.digest for attempt in self.attempts}))
+            self.log(events.Commitment(sorted({attempt.archive.digest for attempt in self.attempts})))
 
     def settle(self, step: int) -> None:
         """Score on test what was handed in: what counts, then every other archive as far as time allows.
@@ -160,7 +161,7 @@ class Submissions:
         grader = self.draw()
         if not self.attempts:
             return
-        self.log("test_drawn")
+        self.log(events.TestDrawn())
         if self.submitted is not None:
             grade = self._grade(grader, self.submitted.archive, "test", step)
             self.outcome, self.reason = grade.outcome, grade.message if grade.outcome != "scored" else ""
@@ -171,7 +172,7 @@ class Submissions:
         self.attempts = [self._with_test(attempt) for attempt in self.attempts]
         self.ungraded = sum("test" not in attempt.grades for attempt in self.attempts)
         if self.ungraded:
-            self.log("notice", text=f"late grading ran out of time; not scored on test: {self.ungraded} submissions")
+            self.log(events.Notice(f"late grading ran out of time; not scored on test: {self.ungraded} submissions"))
         if self.submitted is not None:
             self.submitted = self._with_test(self.submitted)
 
@@ -205,7 +206,7 @@ class Submissions:
         grade = grader.grade(archive, split)
         if grade.outcome != "grader_error":
             self._known[archive.digest, split] = grade
-        self.log("grade", step=step, split=split, archive=archive.digest, grade=grade)
+        self.log(events.Grade(step, split, archive.digest, grade))
         return grade
 
     def _accept(self, archive: Archive, grade: Grade, step: int) -> None:
@@ -215,7 +216,7 @@ class Submissions:
 
     def _refuse(self, reason: str) -> None:
         self.outcome, self.reason = "invalid_submission", reason
-        self.log("invalid_submission", message=reason)
+        self.log(events.InvalidSubmission(reason))
 
     def _with_test(self, attempt: Attempt) -> Attempt:
         known = self._known.get((attempt.archive.digest, "test"))

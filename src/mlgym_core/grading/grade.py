@@ -50,6 +50,10 @@ class Grade:
         """A plain mapping for the record."""
         return attrs.asdict(self, recurse=False)
 
+    def summary(self) -> dict[str, Any]:
+        """A plain mapping without what was printed, for the result."""
+        return {name: value for name, value in self.to_json().items() if name not in ("log", "player_log")}
+
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Grade:
         """The inverse of :meth:`to_json`; unknown keys are ignored."""

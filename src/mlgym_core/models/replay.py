@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -13,7 +13,9 @@ from attrs import field, frozen
 
 from mlgym_core.errors import RecordError, UsageError
 from mlgym_core.models.base import Message, Meter, ModelContext, ModelStopped, Reply, ToolCall, since_last_reply
-from mlgym_core.record.record import MANIFEST, read_events
+from mlgym_core.record import events
+from mlgym_core.record.folder import MANIFEST
+from mlgym_core.record.reader import read_events
 from mlgym_core.settings import runs_folder
 from mlgym_core.storage import expanded
 from mlgym_core.tools.base import Tool
@@ -99,24 +101,16 @@ def read_recorded(folder: Path) -> Recorded:
     Raises:
         UsageError: there is no record, it is damaged, or no model replied in it.
     """
-    replies: list[Reply] = []
-    observations: list[tuple[str, ...]] = []
-    shown: list[str] = []
     try:
-        for event in read_events(folder):
-            if event.get("kind") == "message" and event.get("role") in ("user", "tool"):
-                shown.append(str(event["content"]))
-            elif event.get("kind") == "model_reply":
-                replies.append(_reply(event["reply"]))
-                observations.append(tuple(shown))
-                shown = []
+        turns = list(_turns(folder))
     except RecordError as error:
         raise UsageError(f"{error}; --model replay:<run> takes a run's folder or its id") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UsageError(f"{folder} holds a reply that cannot be read ({error!r}); it cannot be replayed") from error
-    if not replies:
+    if not turns:
         raise UsageError(f"{folder} holds no reply of a model, so there is nothing to replay; choose another run")
-    return Recorded(*_names(folder), tuple(replies), tuple(observations))
+    replies, observations = zip(*turns, strict=True)
+    return Recorded(*_names(folder), replies, observations)
 
 
 def create(argument: str, context: ModelContext) -> ReplayModel:
@@ -143,6 +137,19 @@ def _folder(argument: str) -> Path:
     except (OSError, ValueError) as error:
         raise UsageError(f"--model replay:<run> takes a run's folder or its id, not {argument!r:.80}") from error
     return folder
+
+
+def _turns(folder: Path) -> Iterator[tuple[Reply, tuple[str, ...]]]:
+    """Each reply, with what the model was shown since the one before."""
+    shown: list[str] = []
+    for event in read_events(folder):
+        if isinstance(event, events.Message) and event.role in ("user", "tool"):
+            shown.append(event.content)
+        elif isinstance(event, events.ModelReply):
+            yield _reply(event.reply), tuple(shown)
+            shown = []
+        elif isinstance(event, events.UnknownEvent) and event.kind in ("message", "model_reply"):
+            raise ValueError(f"the {event.kind} at {event.t} s")
 
 
 def _reply(raw: Mapping[str, Any]) -> Reply:

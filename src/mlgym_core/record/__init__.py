@@ -1,1 +1,1 @@
-"""A run's folder: writing it as things happen, reading it afterwards."""
+"""A run's folder: written as things happen, read afterwards. Strict JSON throughout."""

@@ -10,10 +10,10 @@ from attrs import frozen
 
 from mlgym_core.episode.submissions import Attempt
 from mlgym_core.grading.grade import Grade
-from mlgym_core.record.record import read_result
+from mlgym_core.record.reader import read_result
 from mlgym_core.task.task import Capability, Metric, Split, Task
 
-EXIT_CODES = {
+EXIT_CODES: Mapping[str, int] = {
     "scored": 0,
     "invalid_submission": 1,
     "no_submission": 1,
@@ -47,7 +47,7 @@ class RunResult:
 
     @property
     def status(self) -> str:
-        """One of :data:`mlgym_core.record.record.STATUSES`."""
+        """One of :data:`mlgym_core.record.endings.STATUSES`."""
         return str(self.document["status"])
 
     @property
@@ -79,6 +79,19 @@ def scores(task: Task, attempts: Sequence[Attempt], submitted: Attempt | None) -
         "best_attempt": _attempt(best, "test") if best else {},
         "best_on_dev": _attempt(best_on_dev, "test") if best_on_dev else {},
     }
+
+
+def attempts(accepted: Sequence[Attempt]) -> list[dict[str, Any]]:
+    """Section ``attempts`` of the result: every accepted submission with its grades, whatever came of them."""
+    return [
+        {
+            "step": attempt.step,
+            "archive": attempt.archive.digest,
+            "counts": not attempt.validated,
+            "grades": {split: grade.summary() for split, grade in attempt.grades.items()},
+        }
+        for attempt in accepted
+    ]
 
 
 def details(submitted: Attempt | None) -> dict[str, Any]:

@@ -26,10 +26,15 @@ from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.sealed import Grader, GradingData
 from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import REASONS, Listener, Redactor, RunRecord, Watcher
+from mlgym_core.record import events
+from mlgym_core.record.endings import REASONS
+from mlgym_core.record.eventjson import to_json
+from mlgym_core.record.redact import Redactor
+from mlgym_core.record.watcher import Listener, Watcher
+from mlgym_core.record.writer import RunRecord
 from mlgym_core.runner import backends
 from mlgym_core.runner.config import Own, RunConfig
-from mlgym_core.runner.document import RunResult, baseline_of, details, grade_document, improvement, scores
+from mlgym_core.runner.document import RunResult, attempts, baseline_of, details, grade_document, improvement, scores
 from mlgym_core.runner.plan import Plan, make_plan
 from mlgym_core.runner.setup import Setup
 from mlgym_core.sandbox.base import Backend, PreparedImage, Progress, Role
@@ -123,7 +128,7 @@ def _shown(on_event: Listener | None) -> Progress:
     watcher = Watcher(on_event)
 
     def progress(text: str) -> None:
-        watcher({"t": 0.0, "kind": "progress", "text": text})
+        watcher(to_json(events.Progress(text)))
 
     return progress
 
@@ -147,7 +152,7 @@ class _Execution:
         """An episode, not yet reset; manifest and result are written around it."""
         plan, record = self._plan, self._record
         record.manifest(plan.manifest({}, finished=False))
-        record.event("start", **plan.facts(), limits=plan.task.limits, why=plan.setup.why, folder=record.folder)
+        record.event(events.Start(**plan.facts(), limits=plan.task.limits, why=plan.setup.why, folder=record.folder))
         episode = plan.episode(record, self._prepare, settle=plan.agent is None)
         status = "infra_error"
         try:
@@ -227,7 +232,7 @@ class _Execution:
             raise
         except Exception as error:
             self._reason, self._message = "model_error", f"the agent failed: {type(error).__name__}: {error}"
-            self._record.event("agent_failed", traceback=traceback.format_exc())
+            self._record.event(events.AgentFailed(traceback.format_exc()))
 
     def _explanation(self, episode: Episode, reason: str | None) -> str:
         if self._message or reason in (None, "submitted") or episode.steps or self._plan.agent is None:
@@ -239,16 +244,16 @@ class _Execution:
         try:
             episode.close()
         except InfrastructureError as error:
-            self._record.event("notice", text=f"the sandbox could not be removed: {error}")
+            self._record.event(events.Notice(f"the sandbox could not be removed: {error}"))
 
     def _prepare(self) -> PreparedImage:
         """Clean up after dead runs, and have all images ready before the clock starts."""
         try:
             removed = self._plan.setup.backend.reap()
             if removed:
-                self._record.event("reaped", removed=removed)
+                self._record.event(events.Reaped(removed))
         except (MLGymError, OSError) as error:
-            self._record.event("notice", text=f"what dead runs left behind could not be removed: {error}")
+            self._record.event(events.Notice(f"what dead runs left behind could not be removed: {error}"))
         self._images = self._plan.images(self._record)
         self._record.manifest(self._plan.manifest(self._images, finished=False))
         return self._images["agent"]
@@ -266,6 +271,7 @@ class _Execution:
             "message": self._message,
             "steps": episode.steps,
             "scores": found,
+            "attempts": attempts(episode.attempts),
             "not_scored_on_test": episode.submissions.ungraded,
             "caveats": [ON_TEST] if plan.config.validate_on == "test" else [],
             "details": details(episode.submitted),
@@ -284,7 +290,7 @@ class _Execution:
             "waited_s": round(episode.clock.seconds - episode.clock.working_seconds, 3),
             "final_grading_s": round(episode.clock.since_stop, 3),
         }
-        self._record.event("end", status=status, reason=reason, message=self._message)
+        self._record.event(events.End(status, reason, self._message))
         self._record.manifest(plan.manifest(self._images, finished=True))
         self.result = RunResult(self._record.result(document), self._record.folder)
 

@@ -15,7 +15,11 @@ from mlgym_core.episode.episode import Episode
 from mlgym_core.grading.sealed import Grader, derive_seed
 from mlgym_core.grading.secrets import Secrets
 from mlgym_core.models.base import Model
-from mlgym_core.record.record import Listener, Redactor, RunRecord, new_run_id
+from mlgym_core.record import events
+from mlgym_core.record.folder import new_run_id
+from mlgym_core.record.redact import Redactor
+from mlgym_core.record.watcher import Listener
+from mlgym_core.record.writer import RunRecord
 from mlgym_core.runner import backends, provenance
 from mlgym_core.runner.config import Own, RunConfig
 from mlgym_core.runner.setup import Setup
@@ -34,7 +38,7 @@ class Plan:
         setup: what it shares with others.
         task: with the run's limits in place of its own.
         missing: capabilities that the run wants and the backend lacks.
-        run_id: see :func:`~mlgym_core.record.record.new_run_id`.
+        run_id: see :func:`~mlgym_core.record.folder.new_run_id`.
         secrets: what everything hidden is derived from.
         prepared: the task's data.
         model, agent: ``None`` for an episode that the caller steps.
@@ -84,14 +88,14 @@ class Plan:
             secret=secret,
             run_id=self.run_id,
             task=self.task,
-            progress=lambda text: record.event("progress", text=text),
+            progress=lambda text: record.event(events.Progress(text)),
         )
 
     def images(self, record: RunRecord) -> Mapping[Role, PreparedImage]:
         """The images of all roles, told to the record."""
-        images = self.setup.images(lambda text: record.event("progress", text=text))
+        images = self.setup.images(lambda text: record.event(events.Progress(text)))
         for role, image in images.items():
-            record.event("image", role=role, reference=image.reference, digest=image.digest)
+            record.event(events.Image(role, image.reference, image.digest))
         return images
 
     def episode(self, record: RunRecord, image: Callable[[], PreparedImage], settle: bool = False) -> Episode:

@@ -16,7 +16,7 @@ from mlgym_core.grading.sealed import Grader, GradingData
 from mlgym_core.grading.secrets import draw
 from mlgym_core.models.base import Model, ModelContext
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import new_run_id
+from mlgym_core.record.folder import new_run_id
 from mlgym_core.runner import backends
 from mlgym_core.runner.config import Own, RunConfig
 from mlgym_core.runner.tasks import find_task

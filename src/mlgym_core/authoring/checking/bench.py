@@ -22,7 +22,9 @@ from mlgym_core.grading.archive import Archive, freeze_folder, open_archive
 from mlgym_core.grading.grade import Grade
 from mlgym_core.grading.secrets import Secrets
 from mlgym_core.plugins.loading import Registry
-from mlgym_core.record.record import read_events
+from mlgym_core.record import events
+from mlgym_core.record.folder import SUBMISSIONS
+from mlgym_core.record.reader import events_of
 from mlgym_core.runner.config import RunConfig
 from mlgym_core.runner.execution import run
 from mlgym_core.runner.plan import make_plan
@@ -223,25 +225,20 @@ class Bench:
         result = run(
             config, registry=self.registry, task=self.task, backend=self.backend, secrets=Secrets.fixed(self.secret)
         )
-        events = list(read_events(result.folder))
-        steps = [event for event in events if event["kind"] == "step"]
-        said = " / ".join(f"{event['tool']}: {event['observation']:.600}" for event in steps)
+        steps = list(events_of(result.folder, events.Step))
         if result.status == "infra_error":
             raise InfrastructureError(result.document["message"])
         if result.status != "scored":
+            said = " / ".join(f"{step.tool}: {step.observation:.600}" for step in steps)
             reason = result.document["message"] or said
             raise BrokenError(
                 f"the baseline ({self.task.baseline.command_for(self.size)}) ended as {result.status}: {reason}; "
                 "make it write a valid submission in a fresh workspace"
             )
-        grades: dict[Split, Grade] = {}
-        digest = ""
-        for event in events:
-            if event["kind"] == "grade":
-                grades[event["split"]] = Grade.from_json(event["grade"])
-                digest = event["archive"]
-        archive = open_archive(result.folder / "submissions" / f"{digest}.tar")
-        return BaselineRun(archive, grades, float(steps[0]["seconds"]))
+        (counts,) = (attempt for attempt in result.document["attempts"] if attempt["counts"])
+        archive = open_archive(result.folder / SUBMISSIONS / f"{counts['archive']}.tar")
+        grades = {split: Grade.from_json(grade) for split, grade in counts["grades"].items()}
+        return BaselineRun(archive, grades, steps[0].seconds)
 
 
 @define

@@ -21,7 +21,7 @@ from mlgym_core.models.litellm.keys import check_keys
 from mlgym_core.models.litellm.openai_form import messages_out, plain, reply_in, tools_out
 from mlgym_core.models.litellm.retry import Failure, Patience, persist
 from mlgym_core.models.litellm.streaming import CutError, whole
-from mlgym_core.record.record import Redactor
+from mlgym_core.record.redact import Redactor
 from mlgym_core.settings import DOTENV, read_dotenv
 from mlgym_core.tools.base import Tool
 
