@@ -122,6 +122,12 @@ class _Declared:
 
 @define
 class _Intake:
+    """What has been taken so far.
+
+    Content goes to numbered files of ``scratch``, never to a path that the archive names; ``files`` says which is
+    which. ``folders`` are names that stand for a folder, told by the archive or implied by a file below them.
+    """
+
     submission: Submission
     scratch: Path
     files: dict[str, Path] = field(factory=dict)
@@ -134,6 +140,7 @@ class _Intake:
             if member.kind == "folder":
                 folders += 1
                 self.folders.add(name)
+            # Folders count too: an archive of nothing else would take as long to read.
             if max(folders, len(self.files) + (member.kind == "file")) > self.submission.max_files:
                 raise InvalidSubmissionError(
                     f"the submission has more than {self.submission.max_files} files or folders; submit fewer"
@@ -149,20 +156,29 @@ class _Intake:
                     file.write(piece)
 
     def _accepted_name(self, member: tarstream.Member) -> str:
+        """The name under which a member is taken.
+
+        Raises:
+            InvalidSubmissionError: it must not be part of the submission.
+        """
         name = _clean_name(member.name)
         if member.kind not in ("file", "folder"):
             raise InvalidSubmissionError(f"{name} is a {member.kind}; submit a regular file")
         declared = [_Declared.parse(path) for path in self.submission.paths]
         above = {parent.as_posix() for one in declared for parent in PurePosixPath(one.name).parents}
+        # "." and the folders on the way to what was declared come along in any archive of it.
         if member.kind == "folder" and name in above:
             return name
         if not any(name == one.name or name.startswith(one.name + "/") for one in declared):
             raise InvalidSubmissionError(
                 f"{name} is not part of the submission; submit only {', '.join(self.submission.paths)}"
             )
+        # A declared file must not be a folder, nor look like one because something lies below it.
         for one in declared:
             if one.must_be_file and (name.startswith(one.name + "/") or (name == one.name and member.kind == "folder")):
                 raise InvalidSubmissionError(f"{one.name} is a folder; submit a regular file")
+        # One name, one thing: a file must not take a name that stands for a folder, nor lie below another file. Readers
+        # differ in which of two they believe, so that the grader could be shown another than the player.
         taken = name in self.files or (member.kind == "file" and name in self.folders)
         parents = {parent.as_posix() for parent in PurePosixPath(name).parents}
         if taken or parents.intersection(self.files):
@@ -184,6 +200,11 @@ class _Intake:
 
 
 def _clean_name(raw: bytes) -> str:
+    """The one spelling of a name: relative, without empty parts and dots, printable, short; ``.`` for the top.
+
+    Raises:
+        InvalidSubmissionError: it has none.
+    """
     shown = raw.decode("utf-8", "backslashreplace")[:200]
     try:
         name = raw.decode("utf-8")

@@ -77,7 +77,10 @@ def members(stream: IO[bytes]) -> Iterator[Member]:
 
 @define
 class _Extended:
-    """What extension headers say about the member after them."""
+    """What extension headers say about the member after them; it goes before what the member's own header says.
+
+    A global header (``g``) and a long link name (``K``) are read and dropped: nothing that they say is used.
+    """
 
     name: bytes | None = None
     size: int | None = None
@@ -102,6 +105,7 @@ class _Reader:
         header = self._exactly(BLOCK, at_end=True)
         if not header or header == bytes(BLOCK):
             return None
+        # The sum of all bytes, those of the checksum itself taken for blanks.
         total = sum(header[:148]) + sum(header[156:]) + 8 * ord(" ")
         if total != _number(header[148:156]):
             raise DamagedArchiveError("a header's checksum is wrong")
@@ -135,12 +139,14 @@ class _Reader:
 
 
 def _name(header: bytes) -> bytes:
+    """Name in a member's own header; POSIX archives may have its beginning in a second field."""
     name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
     posix = header[257:263] == b"ustar\0"
     return prefix + b"/" + name if posix and prefix else name
 
 
 def _number(field: bytes) -> int:
+    """A number: octal digits, or base 256 behind a first bit of 1 (the next one is its sign)."""
     if field[0] & 0x80:
         value = int.from_bytes(field, "big") & ((1 << (8 * len(field) - 1)) - 1)
         if field[0] & 0x40:
@@ -159,6 +165,7 @@ def _decimal(text: bytes) -> int:
 
 
 def _pax_records(data: bytes) -> dict[bytes, bytes]:
+    """The records of an extended header, each ``length key=value`` and a line feed; the length is that of all of it."""
     records: dict[bytes, bytes] = {}
     while data:
         length, space, _ = data.partition(b" ")
