@@ -18,7 +18,7 @@ HERE = Path(__file__).parents[1]
 
 
 def check(task: Task, table: Path, backend: str, out: Path) -> None:
-    result = run(RunConfig(task=task, backend=backend, source=f"local:{table}", out=out))
+    result = run(RunConfig(backend=backend, source=f"local:{table}", out=out), task=task)
     assert result.document["status"] == "scored", result.document["message"]
     scores = result.document["scores"]["test"]
     if os.environ.get("MLGYM_TEST_HOUSE_PRICES"):
