@@ -173,7 +173,7 @@ def test_records_stay_as_they_are() -> None:
         '{"t": 0.0, "kind": "model_reply", "message": 2, "reply": {"text": "", "tool_calls": [{"id": "1", '
         '"name": "bash", "arguments": {"command": "ls"}}], "usage": {"prompt_tokens": 3, '
         '"completion_tokens": 4, "cost_usd": 0.0, "cached_tokens": null, "reasoning_tokens": null}, "raw": {}, '
-        '"provider": {}}, "cost_usd": 0.5, "tokens": 7}'
+        '"provider": {}, "cut": false}, "cost_usd": 0.5, "tokens": 7}'
     )
 
 
