@@ -284,8 +284,9 @@ def test_limits_of_cost_tokens_and_time_end_a_run_with_their_reason(task: Task) 
 
 
 def test_a_full_context_ends_the_run_and_is_graded(task: Task) -> None:
-    document = run_fake(task, [ContextOverflowError("too long")])
-    assert (document["reason"], document["status"]) == ("context", "no_submission")
+    good = Reply("", (ToolCall("1", "bash", {"command": put(3)}),), Usage())
+    document = run_fake(task, [good, ContextOverflowError("too long")])
+    assert (document["reason"], document["status"]) == ("context", "scored")
 
 
 def test_a_bug_in_a_model_ends_the_work_and_not_the_run(task: Task, tmp_path: Path) -> None:
@@ -312,7 +313,7 @@ def test_a_price_that_makes_no_sense_is_an_unknown_one(task: Task, cost: float |
 def test_arguments_that_are_no_json_are_answered_and_recorded(task: Task) -> None:
     odd = Reply("", (ToolCall("1", "bash", {"command": "echo hi", "timeout": float("nan")}),), Usage())
     document = run_fake(task, [odd], limits={"steps": 1})
-    assert document["reason"] == "steps"
+    assert (document["reason"], document["steps"]) == ("format", 0)
 
 
 class OwnAgent:
@@ -431,7 +432,7 @@ def test_an_episode_is_stepped_without_agent_and_model(task: Task) -> None:
         assert episode.step("exit 3").info["exit_code"] == 3
         episode.step(put(2))
         result = episode.step(Action("submit"))
-        assert (result.done, result.reason, result.step) == (True, "submitted", 5)
+        assert (result.done, result.reason, result.step) == (True, "submitted", 4)
         with pytest.raises(UsageError, match="over"):
             episode.step("ls")
         assert episode.submitted is not None

@@ -211,11 +211,12 @@ class BackendContract(ToolFilesContract, HostileContract):
 
     @pytest.mark.parametrize("name", ["file", "-file", "with 'quotes' and\nnewline", "/tmp/@"])
     def test_file_round_trip(self, sandbox: Sandbox, name: str) -> None:
-        name = name.replace("@", f"mlgym-contract-{fresh_mark()}")
+        mark = fresh_mark()
+        name = name.replace("@", f"mlgym-contract-{mark}")
         for data in (b"", b"no newline", bytes(range(256)) * 40):
             sandbox.write_file(name, data)
             assert sandbox.read_file(name, 1 << 20) == data
-        sandbox.run("rm -f /tmp/mlgym-contract-*", 30)
+        sandbox.run("rm -f /tmp/mlgym-contract-" + mark, 30)
 
     def test_large_files_are_byte_identical(self, sandbox: Sandbox) -> None:
         text = ("line with 'quotes' $and `ticks`\n" * 40_000).encode()[: 1 << 20]
