@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import write_task
 
-from mlgym_core import RunConfig, load_task_folder
+from mlgym_core import RunConfig, load_task_folder, run
 from mlgym_core.errors import UsageError
 from mlgym_core.models.base import ModelSettings, Price
 from mlgym_core.runner.execution import execute
@@ -73,6 +73,12 @@ def test_a_mistake_in_it_is_named(raw: Any, said: str) -> None:
 def test_objects_have_a_door_of_their_own(task: Task) -> None:
     with pytest.raises(UsageError, match=r"run\(RunConfig\(\.\.\.\), task=\.\.\.\)"):
         RunConfig(task=task)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["modle", "secret"])
+def test_an_object_of_an_unknown_name_is_refused(task: Task, name: str) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' is no object.*secrets"):
+        run(RunConfig(backend="local"), task=task, **{name: object()})  # type: ignore[arg-type]
 
 
 def test_no_task_is_a_plain_error() -> None:

@@ -108,3 +108,16 @@ class Own(TypedDict, total=False):
     backend: Backend
     total: TotalBudget
     secrets: Secrets
+
+
+def check_own(own: Own) -> None:
+    """Refuse an object under a name that means nothing.
+
+    Raises:
+        UsageError: with the names that do.
+    """
+    unknown = sorted(set(own) - set(Own.__annotations__))
+    if unknown:
+        raise UsageError(
+            f"{unknown[0]!r} is no object beside a configuration; those are: {', '.join(Own.__annotations__)}"
+        )

@@ -18,7 +18,7 @@ from mlgym_core.models.base import Model, ModelContext
 from mlgym_core.plugins.loading import Registry
 from mlgym_core.record.folder import new_run_id
 from mlgym_core.runner import backends
-from mlgym_core.runner.config import Own, RunConfig
+from mlgym_core.runner.config import Own, RunConfig, check_own
 from mlgym_core.runner.tasks import find_task
 from mlgym_core.sandbox.base import Backend, PreparedImage, Progress, Role
 from mlgym_core.storage import expanded
@@ -62,6 +62,7 @@ class Setup:
             UsageError: there is none of that name, or the task has no such size.
             BackendUnavailableError: no backend can be used.
         """
+        check_own(own)
         task, backend = own.get("task", config.task), own.get("backend", config.backend)
         return cls.find(task, backend, registry, size=config.size, source=config.source, build=config.build)
 
