@@ -210,52 +210,57 @@ def test_validating_on_test_says_what_it_gives_up(task: Task, script: Callable[.
 # --- the channel that made this order necessary -----------------------------------------------------------------------
 
 BITS = 24
-# Pages of a file that both boxes see, far enough apart that reading ahead from one does not bring in the next.
-PAGES = """
-import os
-def pages():
-    for folder, _, names in os.walk("/usr/lib"):
-        for name in names:
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and os.path.getsize(path) > 26 << 20:
-                return os.open(path, os.O_RDONLY)
-    raise SystemExit("no large file")
-STRIDE = 1 << 20
+STRIDE = 1 << 18  # bytes from page to page, so that reading ahead from one does not bring in the next
+
+# Finds a file that both boxes see and whose pages can be dropped: those of a running program cannot.
+CHOOSE = f"""
+import os, time
+def evictable(path):
+    file = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    times = []
+    for place in [{BITS + 2}, {BITS + 2}]:
+        started = time.perf_counter()
+        os.pread(file, 1, place * {STRIDE})
+        times.append(time.perf_counter() - started)
+    return times[0] > 5 * times[1]
+found = []
+for folder, _, names in os.walk("/usr"):
+    for path in (os.path.join(folder, name) for name in names):
+        if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) > {(BITS + 3) * STRIDE}:
+            found.append(path)
+print(next(filter(evictable, sorted(found, key=os.path.getsize, reverse=True)), "none"))
 """
-AGENT = (
-    PAGES
-    + """
-import sys, time
-file = pages()
+AGENT = f"""
+import os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-if sys.argv[1] == "drop":
+if sys.argv[2] == "drop":
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 else:
     times = []
-    for bit in range(26):
+    for bit in range({BITS + 2}):
         started = time.perf_counter()
-        os.pread(file, 1, bit * STRIDE)
+        os.pread(file, 1, bit * {STRIDE})
         times.append(time.perf_counter() - started)
-    one, zero = times[24], times[25]
-    print("bits", "".join("1" if spent * spent < one * zero else "0" for spent in times[:24]))
+    one, zero = times[{BITS}:]
+    print("bits", "".join("1" if spent * spent < one * zero else "0" for spent in times[:{BITS}]))
 """
-)
-PLAYER = (
-    PAGES
-    + """
+PLAYER = f"""
+import os
 def row_strategy(history):
     if len(history) < 2:
         return 0
-    bits = format(hash(tuple(map(tuple, history))) & 0xFFFFFF, "024b")
-    file = pages()
+    bits = format(hash(tuple(map(tuple, history))) & {(1 << BITS) - 1}, "0{BITS}b")
+    file = os.open("@FILE@", os.O_RDONLY)
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
     for place, bit in enumerate(bits):
         if bit == "1":
-            os.pread(file, 1, place * STRIDE)
-    os.pread(file, 1, 24 * STRIDE)
-    raise ValueError(f"bits {bits}")
+            os.pread(file, 1, place * {STRIDE})
+    os.pread(file, 1, {BITS} * {STRIDE})
+    raise ValueError(f"bits {{bits}}")
 """
-)
 
 
 @pytest.mark.isolation
@@ -265,14 +270,17 @@ def test_a_channel_through_the_page_cache_carries_bits_of_dev_and_there_is_nobod
         pytest.skip(f"local does not declare isolation: {backend.describe()}")
     with open_task("battle-of-sexes", backend=backend, size="tiny") as episode:
         episode.reset()
+        episode.write_file("choose.py", CHOOSE.encode())
+        file = episode.step("python3 choose.py").observation.strip()
+        if file == "none":
+            pytest.skip("this machine drops no page of any file below /usr, so this channel does not exist here")
         episode.write_file("agent.py", AGENT.encode())
-        episode.write_file("strategy.py", PLAYER.encode())
+        episode.write_file("strategy.py", PLAYER.replace("@FILE@", file).encode())
         rounds, right = 3, 0
         for _ in range(rounds):
-            if "no large file" in episode.step("python3 agent.py drop").observation:
-                pytest.skip("no file of 26 MB lies in /usr/lib")
+            episode.step(f"python3 agent.py {file} drop")
             told = episode.step(Action("validate")).observation.split("bits ")[1][:BITS]
-            read = episode.step("python3 agent.py read").observation.split("bits ")[1][:BITS]
+            read = episode.step(f"python3 agent.py {file} read").observation.split("bits ")[1][:BITS]
             right += sum(a == b for a, b in zip(told, read, strict=True))
         assert right > 0.7 * rounds * BITS, "the channel does not work, so nothing is proved by closing it"
         folder = episode.submissions.folder.parent

@@ -1,16 +1,16 @@
-"""Files on their way into and out of containers: the tar archives that an engine takes and gives."""
+"""The tar archives that an engine gives: an image's names, and what is taken out of a container."""
 
 from __future__ import annotations
 
 import functools
 import io
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from mlgym_core.errors import ExportError
+from mlgym_core.sandbox.archives import Pieces
 
 
 @functools.cache
@@ -36,20 +36,6 @@ def with_line(api: Any, container: str, digest: str, path: str, line: str) -> by
     return cell["content"]
 
 
-def add_folder(archive: tarfile.TarFile, path: str, uid: int) -> None:
-    """Add a folder by its absolute path."""
-    member = tarfile.TarInfo(path.lstrip("/"))
-    member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, 0o755, uid, uid
-    archive.addfile(member)
-
-
-def add_file(archive: tarfile.TarFile, path: str, content: bytes, uid: int, mode: int) -> None:
-    """Add a file by its absolute path."""
-    member = tarfile.TarInfo(path.lstrip("/"))
-    member.size, member.mode, member.uid, member.gid, member.mtime = len(content), mode, uid, uid, int(time.time())
-    archive.addfile(member, io.BytesIO(content))
-
-
 def copy(pieces: Iterator[bytes], path: PurePosixPath, archive: tarfile.TarFile, max_bytes: int) -> int:
     """Add what the engine packed under a path's last name to an archive, under the whole path; returns its bytes.
 
@@ -57,7 +43,7 @@ def copy(pieces: Iterator[bytes], path: PurePosixPath, archive: tarfile.TarFile,
         ExportError: it is more than ``max_bytes``.
     """
     total = 0
-    with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as found:
+    with tarfile.open(fileobj=Pieces(pieces), mode="r|") as found:
         for member in found:
             total += member.size
             if total > max_bytes:
@@ -65,24 +51,3 @@ def copy(pieces: Iterator[bytes], path: PurePosixPath, archive: tarfile.TarFile,
             member.name = str(path.joinpath(*PurePosixPath(member.name).parts[1:]))
             archive.addfile(member, found.extractfile(member) if member.isreg() else None)
     return total
-
-
-class _Pieces(io.RawIOBase):
-    """A readable file over the engine's answer."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = piece
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count

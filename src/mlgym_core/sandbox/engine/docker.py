@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from mlgym_core import settings, storage
 from mlgym_core.errors import InfrastructureError, SandboxLostError, UsageError
-from mlgym_core.sandbox import toolfiles
+from mlgym_core.sandbox import archives, toolfiles
 from mlgym_core.sandbox.base import (
     ActionResult,
     BoxSpec,
@@ -25,7 +25,8 @@ from mlgym_core.sandbox.base import (
     Progress,
     Role,
 )
-from mlgym_core.sandbox.engine import archives, endpoints, warden
+from mlgym_core.sandbox.engine import endpoints, warden
+from mlgym_core.sandbox.engine.archives import copy, with_line
 from mlgym_core.sandbox.engine.images import BuildOptions, ImageStore
 from mlgym_core.sandbox.engine.sockets import SocketConnection
 from mlgym_core.sandbox.engine.warden import Warden
@@ -333,7 +334,7 @@ class DockerSandbox:
                 archive.addfile(link)
                 return 0
         with contextlib.closing(self._ask("get", f"{WORKSPACE}/{path}", stream=True)) as answer:
-            return archives.copy(answer.iter_content(1 << 18), path, archive, max_bytes)
+            return copy(answer.iter_content(1 << 18), path, archive, max_bytes)
 
     def _link_target(self, path: str) -> str:
         """Where a link in the container leads, empty for anything else."""
@@ -413,7 +414,7 @@ class DockerSandbox:
                 ("/etc/passwd", f"agent:x:{_UID}:{_UID}:agent:{_HOME}:/bin/sh"),
                 ("/etc/group", f"agent:x:{_UID}:"),
             ):
-                names = archives.with_line(self._api, self._container, self._spec.image.digest, path, line)
+                names = with_line(self._api, self._container, self._spec.image.digest, path, line)
                 if names is not None:
                     archives.add_file(archive, path, names, 0, 0o644)
         return packed.getvalue()
