@@ -148,6 +148,18 @@ def test_the_secret_cannot_be_drawn_while_an_agent_could_profit() -> None:
     assert secrets.dev.hex() not in repr(secrets)
 
 
+def test_no_agent_begins_with_secrets_that_something_was_graded_with(task: Task, script: Callable[..., str]) -> None:
+    secrets = Secrets()
+    config = {"model": script(put(1, 4), SUBMIT), "backend": "local", "secrets": secrets}
+    first = run_task(task, **config)
+    assert first.score == 4.0
+    with pytest.raises(UsageError, match="run_together"):
+        run_task(task, **config)
+    assert [*first.folder.parent.iterdir()] == [first.folder], "nothing has been created"
+    fixed = {**config, "secrets": Secrets.fixed(bytes(16))}
+    assert [run_task(task, **fixed).score for _ in range(2)] == [4.0, 4.0]
+
+
 def test_many_threads_draw_one_secret() -> None:
     secrets = Secrets()
     with ThreadPoolExecutor(8) as pool:

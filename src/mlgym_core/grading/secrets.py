@@ -31,18 +31,28 @@ class Secrets:
 
     dev: bytes = field(factory=draw, repr=False)
     _test: bytes | None = field(default=None, repr=False)
+    _known: bool = field(default=False, repr=False)
     _alive: set[str] = field(factory=set, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
 
     @classmethod
     def fixed(cls, secret: bytes) -> Secrets:
         """The same secret for both splits, known from the start: for checks and tests that are to repeat."""
-        return cls(secret, secret)
+        return cls(secret, secret, known=True)
 
     @property
     def drawn(self) -> bytes | None:
         """The secret of the test split, if there is one by now."""
         return self._test
+
+    def check_unused(self) -> None:
+        """Refuse to let one more agent begin when something has been graded on test.
+
+        Raises:
+            UsageError: it has, and the secret was not known from the start.
+        """
+        if self._test is not None and not self._known:
+            raise UsageError("runs that share secrets begin before any of them is graded; use run_together")
 
     def expect(self, run_id: str) -> None:
         """The agent of this run may profit from what it learns of the test split."""

@@ -202,6 +202,8 @@ def make_plan(
     Raises:
         UsageError: something in the configuration does not exist or does not fit; nothing has been created.
     """
+    secrets = own.get("secrets") or Secrets()
+    secrets.check_unused()
     task = attrs.evolve(setup.task, limits=setup.limits(config.limits))
     model, remote = setup.model(config, task, own) if with_agent else (None, True)
     agent = setup.agent(config, task, model, own) if model is not None else None
@@ -214,7 +216,7 @@ def make_plan(
         task=task,
         missing=missing,
         run_id=new_run_id(task.id),
-        secrets=own.get("secrets") or Secrets(),
+        secrets=secrets,
         prepared=setup.data(config.seed, progress),
         model=model,
         agent=agent,
