@@ -68,6 +68,12 @@ def test_none_of_many_busy_children_is_left(box: Sandbox) -> None:
     assert run(box, "kill -0 $(cat old) && echo alive").strip() == "alive", "an older job goes on"
 
 
+def test_the_last_words_of_what_was_killed_are_not_those_of_the_next_action(box: Sandbox) -> None:
+    for _ in range(3):
+        assert box.run("sleep 60 & yes", 0.5).status is ActionStatus.TIMED_OUT
+        assert run(box, "echo next") == "next\n"
+
+
 def test_a_process_whose_first_thread_has_ended_is_killed_too(box: Sandbox) -> None:
     assert box.run(HEADLESS, 1.5).status is ActionStatus.TIMED_OUT
     first = run(box, "cat beat; sleep 0.5").strip()

@@ -4,14 +4,17 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlgym_core.sandbox.base import Captured
+from mlgym_core.sandbox.shell.exchange import Exchange
 from mlgym_core.sandbox.shell.output import PAYLOAD_BYTES, Allowance, Capture, MarkerScanner, for_model, new_token
 
 TOKENS = (b"a" * 24, b"b" * 24)
 # Bytes and fragments of which markers are made, so that near misses are common.
+MARKER_BYTES = len(b"\x1e:\x1e") + 24 + PAYLOAD_BYTES  # the longest marker; of a shorter text more may come
+
 fragments = st.lists(
     st.sampled_from(
         [b"\x1e", TOKENS[0], TOKENS[1], b":", b"\x1e" + TOKENS[0], b"x", b"\n", b"1:2", b"a" * 23, b"y" * 70]
@@ -29,7 +32,7 @@ def scan(chunks: list[bytes], flush: bool = True) -> tuple[bytes, bytes, dict[by
     scanner = MarkerScanner(TOKENS, output.extend, late.extend)
     for chunk in chunks:
         scanner.feed(chunk)
-        assert len(scanner._pending) < 91
+        assert len(scanner._pending) < MARKER_BYTES
     if flush:
         scanner.flush()
     return bytes(output), bytes(late), scanner.found
@@ -74,6 +77,9 @@ def test_spool_that_cannot_be_written_costs_only_the_spool(tmp_path: Path) -> No
 
 
 @given(fragments, st.lists(st.integers(0)))
+@example(b"\x1e" + b"a" * 24 + b":" + b"y" * 70, [])
+@example(b"\x1e" + b"a" * 24 + b":" + b"y" * PAYLOAD_BYTES, [])
+@example(b"\x1e" + b"a" * 24 + b":" + b"y" * (PAYLOAD_BYTES + 1), [])
 def test_scanner_does_not_depend_on_where_chunks_are_cut(data: bytes, cuts: list[int]) -> None:
     assert scan(chunked(data, cuts)) == scan([data])
 
@@ -89,6 +95,19 @@ def test_scanner_finds_the_marker_and_splits_there(before: bytes, which: int, cu
 @given(st.binary(max_size=300), st.lists(st.integers(0)))
 def test_scanner_passes_everything_else_on(data: bytes, cuts: list[int]) -> None:
     assert scan(chunked(data, cuts)) == (data, b"", {})
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_comes_behind_the_end_belongs_to_the_next_request_or_to_the_one_that_is_killed(killed: bool) -> None:
+    own, late = (Capture(), Capture()), (Capture(), Capture())
+    exchange = Exchange(TOKENS[1], own, late)
+    if killed:
+        exchange.keep_late()
+    for stream in (1, 2):
+        exchange.feed(stream, b"before\x1e" + TOKENS[1] + b":137\x1ebehind")
+    assert exchange.shell_ended
+    assert [one.head for one in exchange.results()] == [b"beforebehind" if killed else b"before"] * 2
+    assert [capture.result().head for capture in late] == [b"" if killed else b"behind"] * 2
 
 
 def test_scanner_is_not_fooled() -> None:

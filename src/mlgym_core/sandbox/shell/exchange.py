@@ -52,6 +52,11 @@ class Exchange:
         """Take the next piece of a stream."""
         self._scanners[stream != STDOUT].feed(data)
 
+    def keep_late(self) -> None:
+        """What comes behind the markers is this request's own: what it has started dies after the shell does."""
+        for scanner in self._scanners:
+            scanner.keep_late()
+
     @property
     def completed(self) -> bool:
         """The command has ended and the shell lives."""

@@ -191,6 +191,7 @@ class Life:
         Raises:
             SandboxLostError: nothing helps.
         """
+        exchange.keep_late()
         deadline = time.monotonic() + _GRACE_SECONDS
         try:
             self._kill(self._supervisor, self._shell, since)

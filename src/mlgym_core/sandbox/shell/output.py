@@ -186,6 +186,10 @@ class MarkerScanner:
         self._emit(data[start:end])
         self._pending = data[end:]
 
+    def keep_late(self) -> None:
+        """What follows the first marker goes to ``sink`` too, from now on."""
+        self._late = self._sink
+
     def flush(self) -> None:
         """The stream has ended: what looked like the beginning of a marker was output."""
         pending, self._pending = self._pending, b""
