@@ -121,21 +121,24 @@ def kill_action(root: int, spare: Collection[int], shell: int | None, since: flo
     """
     cutoff = ticks_at(since) if since > float("-inf") else 0.0
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    killed: set[int] = set()
+    killed: dict[int, Process] = {}
     rounds = quiet = 0
     while rounds < _PRECISE_ROUNDS and time.monotonic() < deadline:
-        found = victims(processes(), root, spare, shell, cutoff)
-        if not found:
+        table = processes()
+        found = victims(table, root, spare, shell, cutoff)
+        # One whose parent died first may have been adopted elsewhere, and is dying there.
+        dying = any(pid in table and table[pid].started == process.started for pid, process in killed.items())
+        if not found and not dying:
             quiet += 1
             if quiet == _QUIET_LOOKS:
                 return
             continue
         quiet = 0
-        if found <= killed:  # dying, not breeding: on a busy machine that takes a moment
+        if found <= killed.keys():  # dying, not breeding: on a busy machine that takes a moment
             time.sleep(_PAUSE_SECONDS)
             continue
         kill(sorted(found, key=lambda pid: pid != shell))  # it must not go on when what it waits for is gone
-        killed |= found
+        killed |= {pid: table[pid] for pid in found}
         rounds += 1
     kill_below(root, spare)
 
